@@ -1,0 +1,21 @@
+"""Errors a user can fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RedlineError(Exception):
+    """Something the user can put right: the command line prints it as one line and exits with code 2."""
+
+
+def unknown(what: str, given: str, known: Iterable[str]) -> RedlineError:
+    """The error for a name that does not exist, with the nearest one that does."""
+    names = list(known)
+    nearest = difflib.get_close_matches(given.lower(), [name.lower() for name in names], n=1, cutoff=0.4)
+    hint = ""
+    if nearest:
+        name = next(name for name in names if name.lower() == nearest[0])
+        hint = f" Did you mean {name!r}?"
+    return RedlineError(f"There is no {what} {given!r}.{hint} Known: {', '.join(names)}.")

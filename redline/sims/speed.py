@@ -1,0 +1,67 @@
+"""One kernel, two speeds: the same functions compiled by Numba, or interpreted line by line.
+
+Rules are written once and marked with `kernel`. Calling such a function runs it compiled; `interpreted(function)` gives
+its twin that runs as plain Python, together with every kernel function it calls. Both do the same arithmetic on the same
+arrays, so their results are equal bit for bit, and the interpreted one can be stepped through with a debugger.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+"""Marks a function as part of a kernel. It must run unchanged as plain Python."""
+
+
+def at_speed(function: Callable[..., Any], turbo: bool) -> Callable[..., Any]:
+    """`function` compiled when `turbo`, interpreted otherwise."""
+    return function if turbo else interpreted(function)
+
+
+def is_compiled(function: Callable[..., Any]) -> bool:
+    """Whether this process has machine code for `function` already, compiled or loaded from the cache on disk."""
+    return not isinstance(function, Dispatcher) or bool(function.signatures)
+
+
+def is_cached(function: Callable[..., Any]) -> bool:
+    """Whether an earlier process left machine code of `function` on disk, so that the first call starts at once."""
+    if not isinstance(function, Dispatcher):
+        return True
+    index = getattr(getattr(function, "_cache", None), "_cache_file", None)
+    path = getattr(index, "_index_path", None)
+    if path is None:
+        return False
+    try:
+        return bool(index._load_index())
+    except OSError:
+        return False
+
+
+def interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The twin of a kernel function that runs as plain Python. Integer overflow wraps, as it does when compiled."""
+    twin = _uncompiled(function)
+
+    @functools.wraps(twin)
+    def call(*args: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return twin(*args)
+
+    return call
+
+
+@functools.cache
+def _uncompiled(function: Any) -> Callable[..., Any]:
+    """`function` rebuilt so that the kernel functions it names are uncompiled as well."""
+    source = function.py_func if isinstance(function, Dispatcher) else function
+    scope = dict(source.__globals__)
+    for name in source.__code__.co_names:
+        if isinstance(scope.get(name), Dispatcher):
+            scope[name] = _uncompiled(scope[name])
+    return types.FunctionType(source.__code__, scope, source.__name__, source.__defaults__, source.__closure__)
