@@ -2,11 +2,13 @@
 
 Nothing here is compact: hosts own ordered listeners and a list of sessions, events are kept one by one, and what Red
 knows is a set. It shares no code with the kernel it checks. Section marks (§) refer to the specification, `cage2.md`.
+
+Chance enters only through `Choices`, which answers the random decisions R1 to R5 of §7.
 """
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import astuple, dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,7 @@ SUBNET_MEMBERS = [[*ENTERPRISE_HOSTS, DEFENDER], OPERATIONAL_HOSTS, USER_HOSTS]
 SUBNET_OF = {host: subnet for subnet, members in enumerate(SUBNET_MEMBERS) for host in members}
 WINDOWS = {ENTERPRISE1, ENTERPRISE2, USER0, USER1, USER2}
 LINKS = {USER1: ENTERPRISE1, USER2: ENTERPRISE1, USER3: ENTERPRISE0, USER4: ENTERPRISE0, ENTERPRISE2: OP_SERVER0}
+FIRST_RESTORE, NUM_ACTIONS = 132, 145
 VALUE_TENTHS = [1, 10, 10, 10, 1, 1, 1, 10, 0, 1, 1, 1, 1]
 
 FALSE, TRUE, UNKNOWN = range(3)
@@ -34,7 +37,9 @@ SHELL_PORT = 4444  # no host listens on it, so it can also stand for the shell's
 EXPLOIT_PORT = [139, 3389, 80, 443, 22, 3390, 25, 21]
 EXPLOIT_SERVICE = ["smb", "rdp", "web", "web", "ssh", "mysql", "smtp", "femitter"]
 EXPLOIT_WEIGHT = [2.0, 1.0, 3.0, 4.0, 0.1, 5.0, 6.0, 7.0]
-SSH_BRUTE_FORCE, SQL_INJECTION, HARAKA_RCE = 4, 5, 6
+SSH_BRUTE_FORCE, HARAKA_RCE = 4, 6
+NUM_EVENTS = {HIT_DECOY: 2, INEFFECTIVE: 1, ENTERED: 1}
+NUM_SSH_EVENTS = {HIT_DECOY: 10, NO_WEAK_ACCOUNT: 10, ENTERED: 11}
 
 DECOY_PORT = [80, 21, 25, 139, 22, 3389, 443, 80]
 DECOY_SERVICE = ["web", "femitter", "smtp", "smb", "ssh", "rdp", "web", "web"]
@@ -55,8 +60,7 @@ SSH, SMTP = Listener(22, "ssh", "user"), Listener(25, "smtp", "root")
 WEB, SECURE_WEB = Listener(80, "web", "user"), Listener(443, "web", "user")
 SHARES = [Listener(135, ""), Listener(3389, "rdp", "root"), Listener(445, ""), Listener(139, "")]  # 139 is not "smb"!
 NO_ACCOUNTS = [Listener(22, "ssh"), Listener(53, ""), Listener(53, ""), Listener(68, "")]
-GATEWAY = [SSH]
-INTERNAL = [SSH, *SHARES, WEB, SECURE_WEB]
+GATEWAY, INTERNAL = [SSH], [SSH, *SHARES, WEB, SECURE_WEB]
 WIN_USER_1 = [SSH, Listener(21, "femitter", "root")]
 WIN_USER_2 = [Listener(445, "smb"), Listener(139, "smb", "root"), Listener(135, ""), Listener(3389, "rdp", "user")]
 LIN_USER_1 = [WEB, Listener(3389, "mysql"), SECURE_WEB, SMTP]
@@ -67,15 +71,6 @@ CLEAN_LISTENERS += [WIN_USER_1, WIN_USER_1, WIN_USER_2, LIN_USER_1, LIN_USER_2]
 
 def mask(members: Collection[int]) -> int:
     return sum(1 << member for member in members)
-
-
-class Choices(Protocol):
-    """Answers the random decisions R1 to R5 of §7: the oracle's only source of chance."""
-
-    def host(self, eligible: list[int]) -> int: ...
-    def exploit(self, num_others: int) -> tuple[int, bool]: ...
-    def detected(self) -> bool: ...
-    def green(self) -> tuple[int, int]: ...
 
 
 class Recorded:
@@ -122,48 +117,44 @@ class Drawn:
         return (1, self.host([*USER_HOSTS, *ENTERPRISE_HOSTS])) if self._uniform() < 0.5 else (0, -1)
 
 
-@dataclass
-class Session:
-    """Red's presence on a host. Remove ends it only if it is removable; not even Restore ends a permanent one."""
+Choices = Recorded | Drawn
+
+
+class Session(NamedTuple):
+    """Red's presence on a host. Restore ends any but the foothold; Remove ends only removable ones."""
 
     privileged: bool
     removable: bool = False
-    permanent: bool = False
 
 
 class Host:
     def __init__(self, index: int) -> None:
         self.index = index
         self.listeners = list(CLEAN_LISTENERS[index])  # real ones, then decoys in order of deployment
-        self.sessions = [Session(privileged=True, permanent=True)] if index == USER0 else []
-        self.malware = False
-        self.smtp_dead = False
+        self.sessions = [Session(privileged=True)] if index == USER0 else []  # Red's foothold is always there
+        self.malware = self.smtp_dead = False
 
     def is_privileged(self) -> bool:
         return any(session.privileged for session in self.sessions)
 
+    def ports(self) -> list[int]:
+        return [listener.port for listener in self.listeners]
+
     def deploy(self, decoy: int) -> bool:
         system = "windows" if self.index in WINDOWS else "linux"
-        is_taken = any(listener.port == DECOY_NEEDS_FREE[decoy] for listener in self.listeners)
-        if is_taken or DECOY_SYSTEM[decoy] not in ("any", system):
+        if DECOY_NEEDS_FREE[decoy] in self.ports() or DECOY_SYSTEM[decoy] not in ("any", system):
             return False
         self.listeners.append(Listener(DECOY_PORT[decoy], DECOY_SERVICE[decoy], decoy=decoy))
         return True
-
-    def find(self, port: int, service: str) -> Listener | None:
-        """The first match in list order, so a real listener shields the decoys behind it."""
-        return next((x for x in self.listeners if (x.port, x.service) == (port, service)), None)
 
 
 class Knowledge:
     """What the env remembers on Red's behalf. Nothing Blue does shrinks it."""
 
     def __init__(self) -> None:
-        self.addresses = {USER0}
-        self.names = {USER0}
-        self.subnets = {USER}
+        self.addresses, self.names, self.subnets = {USER0}, {USER0}, {USER}
         self.ports: dict[int, set[int]] = {}  # no entry: never scanned
-        self.ot_service = False
+        self.last_scan_was_empty = self.ot_service = False
 
 
 @dataclass
@@ -179,7 +170,6 @@ class RedMove:
     outcome: int = -1
     detected: int = -1
     escalation: int = -1
-    is_empty_scan: bool = False  # not a column: only B_line cares
 
 
 class SleepAgent:
@@ -202,19 +192,15 @@ class BLine:
         self.user = -1  # the user host to start from, drawn on first need
 
     def decide(self, last: RedMove, known: Knowledge, choices: Choices) -> RedMove:
-        self._advance(last.success)
-        if self.stage == 12 and 12 not in self.issued and last.is_empty_scan:
-            self.stage = 0
-            self._advance(last.success)
+        self.stage = min(self.stage + 1, 14) if last.success == TRUE else self.FALLBACK[self.stage]
+        if self.stage == 12 and 12 not in self.issued and known.last_scan_was_empty:
+            self.stage = 1  # The original starts over at 0 and counts the empty scan as the success of that stage.
         if self.stage == 1 and self.user == -1:
             self.user = choices.host([USER1, USER2, USER3, USER4])
         self.issued.add(self.stage)
         link = LINKS.get(self.user, -1)
         targets = [USER, *[self.user] * 3, *[link] * 3, ENTERPRISE, *[ENTERPRISE2] * 3, *[OP_SERVER0] * 4]
         return RedMove(self.KINDS[self.stage], targets[self.stage])
-
-    def _advance(self, success: int) -> None:
-        self.stage = min(self.stage + 1, 14) if success == TRUE else self.FALLBACK[self.stage]
 
     def memory(self) -> list[int]:
         return [self.stage, mask(self.issued), self.user, 0, 0, 0]
@@ -224,11 +210,7 @@ class Meander:
     """Spreads to every host it hears of, one at random at a time (§4.2)."""
 
     def __init__(self) -> None:
-        self.scanned: set[int] = set()
-        self.exploited: set[int] = set()
-        self.escalated: set[int] = set()
-        self.mapped: set[int] = set()
-        self.swept: set[int] = set()
+        self.scanned, self.exploited, self.escalated, self.mapped, self.swept = (set[int]() for _ in range(5))
         self.last_exploit: int | None = None
         self.last_host: int | None = None
 
@@ -281,8 +263,8 @@ class Oracle:
     ) -> None:
         assert rules in ("final", "leaderboard"), f"Unknown rules {rules!r}. Try 'final'."
         assert wrapper in ("official", "cw2"), f"Unknown wrapper {wrapper!r}. Try 'official'."
-        self.red_agent, self.green_agent, self.choices = red_agent, green_agent, choices
-        self.rules, self.wrapper = rules, wrapper
+        self.red_agent, self.green_agent, self.rules, self.wrapper = red_agent, green_agent, rules, wrapper
+        self.choices = choices
         self.reset()
 
     def reset(self) -> list[int]:
@@ -298,7 +280,7 @@ class Oracle:
 
     def step(self, action: int) -> tuple[list[int], int]:
         """Blue's observation, and its reward in tenths."""
-        assert 0 <= action < 145, f"There is no Blue action {action}; they are 0 to 144."
+        assert 0 <= action < NUM_ACTIONS, f"There is no Blue action {action}; the last one is {NUM_ACTIONS - 1}."
         self.events: list[tuple[int, int]] = []  # (host, port), in order of arrival
         self.decoyed: int | None = None  # the host that accepted a decoy in this step
         self.exposed: int | None = None  # the host on which Analyse found malware in this step
@@ -308,7 +290,7 @@ class Oracle:
         self._red_acts(self.move)
         obs = self._observe()
         self._publish()
-        return obs, -self._lost_tenths() - (10 if action >= 132 else 0)  # a Restore costs a point, even on a clean host
+        return obs, -self._lost_tenths(action)
 
     def _blue_acts(self, action: int) -> None:
         """Remove and Restore rewrite Blue's table whatever they achieve; nothing else does before the observation."""
@@ -323,26 +305,23 @@ class Oracle:
             host.sessions = [session for session in host.sessions if not session.removable]
             self.compromised[index] = "no" if self.compromised[index] == "no" else "unknown"
         elif block == 10:
-            self._restore(host)
-            self.compromised[index] = "no"
+            self._restore(index)
         elif host.deploy(block - 2):
             self.decoyed = index
         else:
             self.blue_success = FALSE
 
-    def _restore(self, host: Host) -> None:
-        host.sessions = [session for session in host.sessions if session.permanent]
-        host.listeners = list(CLEAN_LISTENERS[host.index])
-        host.malware = False
-        if host.index == OP_SERVER0:
+    def _restore(self, index: int) -> None:
+        self.hosts[index], self.compromised[index] = Host(index), "no"
+        if index == OP_SERVER0:
             self.ot_state = UNSTOPPABLE  # The original's backup loses the link from service to process, so we do too.
-        if self.rules == "leaderboard" and host.index in (USER3, USER4):
-            host.smtp_dead = True  # The backup of that time loses the mail server's version, which HarakaRCE asks for.
+        # The original's backup once lost the mail server's version too, without which HarakaRCE gives up.
+        self.hosts[index].smtp_dead = self.rules == "leaderboard" and index in (USER3, USER4)
 
     def _green_acts(self) -> None:
         kind, target = self.choices.green() if self.green_agent else (0, -1)
         if kind == 1:
-            self._touch(self.hosts[target], [listener.port for listener in self.hosts[target].listeners])
+            self._touch(target, self.hosts[target].ports())
 
     def _red_acts(self, move: RedMove) -> None:
         if move.kind != SLEEP:
@@ -353,8 +332,8 @@ class Oracle:
     def _can_reach(self, subnet: int) -> bool:
         return subnet != OPERATIONAL or any(self.hosts[host].sessions for host in ENTERPRISE_HOSTS)
 
-    def _touch(self, host: Host, ports: list[int]) -> None:
-        self.events += [(host.index, port) for port in ports]
+    def _touch(self, host: int, ports: list[int]) -> None:
+        self.events += [(host, port) for port in ports]
 
     def _sweep(self, move: RedMove) -> None:
         if self._can_reach(move.target):
@@ -363,45 +342,41 @@ class Oracle:
 
     def _scan(self, move: RedMove) -> None:
         move.success = TRUE  # The original also calls a scan of an unreachable host a success.
-        move.is_empty_scan = not self._can_reach(SUBNET_OF[move.target])
-        if move.is_empty_scan:
-            return
-        ports = [listener.port for listener in self.hosts[move.target].listeners]
-        self._touch(self.hosts[move.target], ports)
-        stale = self.known.ports.get(move.target, set()) if self.rules == "leaderboard" else set()
-        self.known.ports[move.target] = stale | set(ports)
+        self.known.last_scan_was_empty = not self._can_reach(SUBNET_OF[move.target])
+        if not self.known.last_scan_was_empty:
+            ports = self.hosts[move.target].ports()
+            self._touch(move.target, ports)
+            stale = self.known.ports.get(move.target, set()) if self.rules == "leaderboard" else set()
+            self.known.ports[move.target] = stale | set(ports)
 
     def _exploit(self, move: RedMove) -> None:
         if move.target not in self.known.ports:
             move.outcome = NEVER_SCANNED
             return
         self._choose_exploit(move, self.known.ports[move.target])
-        host, port, is_ssh = self.hosts[move.target], EXPLOIT_PORT[move.exploit], move.exploit == SSH_BRUTE_FORCE
-        listener = host.find(port, EXPLOIT_SERVICE[move.exploit])
+        host, wanted = self.hosts[move.target], (EXPLOIT_PORT[move.exploit], EXPLOIT_SERVICE[move.exploit])
+        listener = next((x for x in host.listeners if (x.port, x.service) == wanted), None)
         if not self._can_reach(SUBNET_OF[move.target]):
             move.outcome = UNREACHABLE
         elif listener is None:
             move.outcome = NO_LISTENER
         elif listener.decoy is not None:
             move.outcome = HIT_DECOY
-            self._touch(host, [port] * (10 if is_ssh else 2))
         elif move.exploit == HARAKA_RCE and host.smtp_dead:
             move.outcome = INEFFECTIVE
-            self._touch(host, [port])
         elif listener.gain is None:
             move.outcome = NO_WEAK_ACCOUNT
-            self._touch(host, [port] * 10)
         else:
             move.outcome, move.success = ENTERED, TRUE
-            self.known.names.add(move.target)
-            self._touch(host, [port] * (11 if is_ssh else 1))
-            host.sessions.append(Session(privileged=False) if is_ssh else self._open_shell(move, host, listener))
+        num_events = (NUM_SSH_EVENTS if move.exploit == SSH_BRUTE_FORCE else NUM_EVENTS).get(move.outcome, 0)
+        self._touch(move.target, [EXPLOIT_PORT[move.exploit]] * num_events)
+        if listener is not None and move.outcome == ENTERED:
+            self._enter(move, host, is_root=listener.gain == "root")
 
     def _choose_exploit(self, move: RedMove, ports: set[int]) -> None:
         """Three times in four the heaviest candidate. A single candidate needs no draw."""
-        options = [exploit for exploit, port in enumerate(EXPLOIT_PORT) if port in ports]
-        if not ports & {80, 443}:
-            options = [exploit for exploit in options if exploit != SQL_INJECTION]
+        attackable = ports if ports & {80, 443} else ports - {3390}  # SQLInjection goes through a web server
+        options = [exploit for exploit, port in enumerate(EXPLOIT_PORT) if port in attackable]
         move.exploit = max(options, key=lambda exploit: EXPLOIT_WEIGHT[exploit])
         options.remove(move.exploit)
         if options:
@@ -409,23 +384,23 @@ class Oracle:
             move.top = int(took_top)
             move.exploit = move.exploit if took_top else options[move.other]
 
-    def _open_shell(self, move: RedMove, host: Host, listener: Listener) -> Session:
-        """A shell drops malware, and can be removed later if Blue gets to hear of it and it is unprivileged."""
-        host.malware = True
-        detected, is_root = self.choices.detected(), listener.gain == "root"
-        move.detected = int(detected)
-        if detected:
-            self._touch(host, [SHELL_PORT])
-        return Session(privileged=is_root, removable=detected and not is_root)
+    def _enter(self, move: RedMove, host: Host, is_root: bool) -> None:
+        """Open a session. SSH drops no malware and goes undetected; a privileged session is never removable."""
+        self.known.names.add(host.index)
+        detected = False
+        if move.exploit != SSH_BRUTE_FORCE:
+            host.malware = True
+            detected = self.choices.detected()
+            move.detected = int(detected)
+            self._touch(host.index, [SHELL_PORT] * detected)
+        host.sessions.append(Session(is_root, removable=detected and not is_root))
 
     def _escalate(self, move: RedMove) -> None:
         host = self.hosts[move.target]
         if not host.sessions:
             return
-        move.success = TRUE
-        if host.is_privileged():
-            move.escalation = ALREADY_PRIVILEGED
-        else:
+        move.success, move.escalation = TRUE, ALREADY_PRIVILEGED
+        if not host.is_privileged():
             move.escalation = JUICY_POTATO if host.index in WINDOWS else V4L2
             # The original picks one at random. Any will do: from now on only Restore matters, and it ends them all.
             host.sessions[0] = Session(privileged=True)
@@ -439,21 +414,23 @@ class Oracle:
             move.success = TRUE  # also when the service can no longer be stopped
             self.ot_state = STOPPED if self.ot_state == RUNNING else self.ot_state
 
-    def _lost_tenths(self) -> int:
+    def _lost_tenths(self, action: int) -> int:
         lost = sum(VALUE_TENTHS[host.index] for host in self.hosts if host.is_privileged())
-        return lost + (100 if self.ot_state == STOPPED else 0)
+        lost += 100 if self.ot_state == STOPPED else 0
+        return lost + (10 if action >= FIRST_RESTORE else 0)  # The original charges for restoring a clean host too.
 
     def _observe(self) -> list[int]:
-        activities = [self._activity(host) for host in range(NUM_HOSTS)]
-        for host, activity in enumerate(activities):
-            if activity == "exploit":
-                self.compromised[host] = "user"  # even where Blue already knew it was privileged
-        if self.exposed is not None:
-            self.compromised[self.exposed] = "privileged"
         activity_bits = {"none": [0, 0], "scan": [1, 0], "exploit": [1, 1]}
         compromised_bits = {"no": [0, 0], "unknown": [1, 0], "user": [0, 1], "privileged": [1, 1]}
-        cells = zip(activities, self.compromised, strict=True)
-        return [bit for a, c in cells for bit in activity_bits[a] + compromised_bits[c]]
+        obs: list[int] = []
+        for host in range(NUM_HOSTS):
+            activity = self._activity(host)
+            if activity == "exploit":
+                self.compromised[host] = "user"  # even where Blue already knew it was privileged
+            if self.exposed == host:
+                self.compromised[host] = "privileged"
+            obs += activity_bits[activity] + compromised_bits[self.compromised[host]]
+        return obs
 
     def _activity(self, host: int) -> str:
         """What Blue makes of this step's events on a host. A decoy deployed in the step counts as one event more."""
@@ -461,8 +438,8 @@ class Oracle:
         is_decoyed = self.decoyed == host
         num_records, num_ports = len(ports) + is_decoyed, len(set(ports))
         if not ports:
-            return "none"
-        if num_records >= 3 and num_ports >= 3:
+            return "none"  # a decoy alone shows nothing
+        if num_ports >= 3:
             return "scan"
         if SHELL_PORT in ports or (num_records >= 3 and num_ports == 1):
             return "exploit"
@@ -478,7 +455,7 @@ class Oracle:
         stored = [known.ports.get(host.index, set()) for host in hosts]
         self.red_ports = [mask([i for i, port in enumerate(INTERESTING_PORTS) if port in ports]) for ports in stored]
         self.red_masks = [mask(known.ports), mask(known.addresses), mask(known.names), mask(known.subnets)]
-        self.red = list(astuple(self.move))[:9]
+        self.red = list(astuple(self.move))
         self.ot = [self.ot_state, int(known.ot_service)]
         self.agent = self.brain.memory()
 
@@ -487,29 +464,25 @@ COMPARED = ["access", "blue_success", "red", "malware", "decoys", "red_ports", "
 
 
 def replay(traces: Mapping[str, np.ndarray], episode: int, wrapper: str = "official") -> list[str]:
-    """Differences between a recorded episode and the oracle's replay of it; an empty list means exact.
+    """Differences between a recorded episode and its replay; an empty list means exact. Pass `dict(np.load(path))`.
 
     All of `red` is compared, also the fed draws: that shows they were asked for when, and only when, the original drew.
-    Pass `dict(np.load(path))`, as an open npz file would unpack its arrays anew for every episode.
     """
-    agents = int(traces["red_agent"][episode]), int(traces["green_agent"][episode])
-    choices = Recorded()
+    choices, agents = Recorded(), (int(traces["red_agent"][episode]), int(traces["green_agent"][episode]))
     oracle = Oracle(*agents, str(traces["rules"]), wrapper, choices=choices)
-    recorded = {name: traces[name][episode] for name in COMPARED if name in traces}
-    recorded |= {"obs": traces["obs" if wrapper == "official" else "obs_cw2"][episode]}
-    recorded |= {"tenths": np.rint(traces["reward"][episode] * 10).astype(int)}
+    recorded = {name: traces[name][episode] for name in ["reward", *COMPARED] if name in traces}
+    recorded["obs"] = traces["obs" if wrapper == "official" else "obs_cw2"][episode]
     actions, red_rows, green_rows = (traces[name][episode].tolist() for name in ("blue_action", "red", "green"))
     differences = []
-    if oracle.reset() != traces["init_obs"][episode].tolist():
-        differences.append(f"episode {episode}: the observation at reset differs")
     for t in range(int(traces["length"][episode])):
         choices.load(red_rows[t], green_rows[t])
         try:
             obs, tenths = oracle.step(actions[t])
         except AssertionError as error:
             return [*differences, f"episode {episode} step {t}: {error}"]
+        ours = {name: getattr(oracle, name) for name in COMPARED}
+        ours |= {"obs": obs, "reward": float(np.float32(tenths / 10))}
         for name, rows in recorded.items():
-            ours = {"obs": obs, "tenths": tenths}.get(name) if name in ("obs", "tenths") else getattr(oracle, name)
-            if ours != rows[t].tolist():
-                differences.append(f"episode {episode} step {t}: {name} is {ours}, recorded {rows[t].tolist()}")
+            if ours[name] != rows[t].tolist():
+                differences.append(f"episode {episode} step {t}: {name} is {ours[name]}, recorded {rows[t].tolist()}")
     return differences

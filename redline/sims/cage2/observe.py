@@ -136,6 +136,13 @@ def observe(env, observation, words):
     words[0] = env.table | env.activity
 
 
+@kernel
+def _unpack(packed, word, shift, mask, values):
+    for i in range(len(packed)):
+        for k in range(len(word)):
+            values[i, k] = (packed[i, word[k]] >> shift[k]) & mask[k]
+
+
 class Layout:
     """Where each value of an observation sits in its packed words."""
 
@@ -152,8 +159,10 @@ class Layout:
         return len(self.names)
 
     def unpack(self, packed: np.ndarray) -> np.ndarray:
-        """The values int8 [..., len(self)] of packed observations int64 [..., words]."""
-        return ((packed[..., self.word] >> self.shift) & self.mask).astype(np.int8)
+        """The values int8 [n, len(self)] of packed observations int64 [n, words]."""
+        values = np.empty((len(packed), len(self)), np.int8)
+        _unpack(packed, self.word, self.shift, self.mask, values)
+        return values
 
 
 def _fields(scenario: Scenario) -> list[tuple[str, int, int, int]]:
@@ -171,12 +180,3 @@ def _fields(scenario: Scenario) -> list[tuple[str, int, int, int]]:
         fields += [(f"{host}.{decoy}", word, NUM_DECOYS * place + d, 1) for d, decoy in enumerate(DECOYS)]
     kinds = ("Sleep", "Monitor", "Analyse", "Remove", *DECOYS, "Restore", *HOSTS)
     return fields + [(f"last.{name}", tables + 2, k, 1) for k, name in enumerate(kinds)]
-
-
-@kernel
-def unpack_bits(packed, out):
-    """The 52 values of each table, [N, 52] from words [N]: the fast way for the plain table."""
-    for i in range(len(packed)):
-        word = packed[i]
-        for k in range(TABLE_SIZE):
-            out[i, k] = (word >> k) & 1

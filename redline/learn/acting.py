@@ -1,0 +1,192 @@
+"""A policy at work during a collect: the face that engines see.
+
+Weights do not change while an engine collects, so what the network says about an observation is worked out once and
+looked up from then on. Where observations hardly repeat, looking up is not worth it and the network is asked each time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from redline.learn.distinct import Distinct, as_words
+from redline.learn.policy import Policy
+from redline.rollout import Decision
+from redline.sims.rng import GOLDEN, seed_streams, unit
+from redline.sims.speed import kernel
+
+REPEATS_WORTH_FINDING = 2.0
+"""Steps per distinct observation below which looking up is given up for the rest of the run."""
+
+
+@kernel
+def _accumulate(probs, cumulative):
+    """Running sums of each row's probabilities, in double precision."""
+    for i in range(len(probs)):
+        total = 0.0
+        for a in range(probs.shape[1]):
+            total += probs[i, a]
+            cumulative[i, a] = total
+
+
+@kernel
+def _draw(cumulative, log_probs, values, visited, rows, streams, actions, chosen_log_probs, chosen_values):
+    """One action per env, from its own stream: the first whose running sum exceeds a uniform draw."""
+    last = cumulative.shape[1] - 1
+    for i in range(len(rows)):
+        row = rows[i]
+        visited[row] = True
+        streams[i] += GOLDEN
+        aim = unit(streams[i]) * cumulative[row, last]
+        low, high = 0, last
+        while low < high:
+            middle = (low + high) // 2
+            if cumulative[row, middle] > aim:
+                high = middle
+            else:
+                low = middle + 1
+        while low > 0 and cumulative[row, low] == cumulative[row, low - 1]:
+            low -= 1  # only at the far end: rounding may put the aim on the total, beyond the last allowed action
+        actions[i] = low
+        chosen_log_probs[i] = log_probs[row, low]
+        chosen_values[i] = values[row]
+
+
+class _Distributions:
+    """What the network said about a number of observations."""
+
+    def __init__(self, capacity: int, num_actions: int) -> None:
+        self.log_probs = np.empty((capacity, num_actions), np.float32)
+        self.cumulative = np.empty((capacity, num_actions), np.float64)
+        self.values = np.empty(capacity, np.float32)
+        self.visited = np.zeros(capacity, np.bool_)
+
+    def fill(self, first: int, policy: Policy, observations: np.ndarray, masks: np.ndarray | None) -> None:
+        """Ask the network about observations and keep the answers from place `first` on."""
+        part = slice(first, first + len(observations))
+        with torch.inference_mode():
+            allowed = None if masks is None else torch.from_numpy(masks).to(policy.device)
+            logits, values = policy(policy.values_of(observations), allowed)
+            log_probs = torch.log_softmax(logits, dim=-1)
+            self.log_probs[part] = log_probs.cpu().numpy()
+            self.values[part] = values.cpu().numpy()
+            _accumulate(log_probs.exp().cpu().numpy(), self.cumulative[part])
+
+    def grown(self, capacity: int) -> _Distributions:
+        """A copy with more room."""
+        bigger = _Distributions(capacity, self.log_probs.shape[1])
+        count = len(self.values)
+        bigger.log_probs[:count], bigger.cumulative[:count] = self.log_probs, self.cumulative
+        bigger.values[:count], bigger.visited[:count] = self.values, self.visited
+        return bigger
+
+
+class Actor:
+    """Draws actions for the envs of one engine; env `i` draws from its own random stream.
+
+    `dedup` asks for each distinct observation to go through the network once. It is given up by itself where
+    observations hardly repeat.
+    """
+
+    def __init__(self, policy: Policy, num_envs: int, seed: int, dedup: bool = True) -> None:
+        self.policy, self.dedup = policy, dedup
+        self.streams = seed_streams(seed, num_envs)
+        self._known: np.ndarray | None = None  # observations worth asking about before they turn up
+        self._known_masks: np.ndarray | None = None
+        self._distinct: Distinct | None = None
+        self._says = _Distributions(num_envs, policy.num_actions)
+        self._chunks: list[np.ndarray] = []
+        self._mask_chunks: list[np.ndarray] = []
+        self._evaluated = self._acted = 0
+
+    def begin(self, num_steps: int) -> None:
+        """Forget what older weights said; with lookups on, ask at once about all that the last collect met."""
+        self._chunks, self._mask_chunks = [], []
+        self._evaluated = self._acted = 0
+        self._says.visited.fill(False)
+        if self._distinct is not None:
+            self._distinct.clear()
+        if self.dedup and self._known is not None:
+            self._rows(self._known, self._known_masks)
+
+    def act(self, obs: np.ndarray, masks: np.ndarray | None) -> Decision:
+        """Draw an action for every env."""
+        if self.dedup:
+            rows = places = self._rows(obs, masks)
+        else:
+            self._says.fill(0, self.policy, obs, masks)
+            places = np.arange(len(obs), dtype=np.int32)
+            rows = places + np.int32(self._acted)
+            self._store(obs, masks)
+        self._acted += len(obs)
+        actions = np.empty(len(obs), np.int64)
+        log_probs, values = np.empty(len(obs), np.float32), np.empty(len(obs), np.float32)
+        says = self._says
+        _draw(
+            says.cumulative, says.log_probs, says.values, says.visited,
+            places, self.streams, actions, log_probs, values,
+        )  # fmt: skip
+        return Decision(actions, log_probs, values, rows)
+
+    def value(self, obs: np.ndarray) -> np.ndarray:
+        """State values of observations that need no action."""
+        if self.dedup and not self._mask_chunks:
+            return np.asarray(self._says.values[self._rows(obs, None)])
+        with torch.inference_mode():
+            return np.asarray(self.policy(self.policy.values_of(obs))[1].cpu().numpy())
+
+    def observations(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """All observations of this collect that decisions point to."""
+        observations = np.concatenate(self._chunks)
+        masks = np.concatenate(self._mask_chunks) if self._mask_chunks else None
+        if self.dedup:
+            visited = self._says.visited[: len(observations)]
+            self._known = observations[visited]
+            self._known_masks = None if masks is None else masks[visited]
+            if self._acted < REPEATS_WORTH_FINDING * len(self._known):
+                self.dedup = False
+        return observations, masks
+
+    def _store(self, obs: np.ndarray, masks: np.ndarray | None) -> None:
+        self._chunks.append(obs.copy())
+        if masks is not None:
+            self._mask_chunks.append(masks.copy())
+
+    def _rows(self, obs: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+        """Rows of observations in the table, after asking the network about those that are new."""
+        words = as_words(obs)
+        if masks is not None:  # what may be done is part of what is seen
+            words = np.concatenate([words, as_words(masks)], axis=1)
+        if self._distinct is None:
+            self._distinct = Distinct(words.shape[1])
+        rows = self._distinct.find(words)
+        count = len(self._distinct)
+        if count > self._evaluated:
+            first = np.flatnonzero(rows >= self._evaluated)
+            _, where = np.unique(rows[first], return_index=True)
+            self._learn_about(obs, masks, first[where])
+        return rows
+
+    def _learn_about(self, obs: np.ndarray, masks: np.ndarray | None, new: np.ndarray) -> None:
+        needed = self._evaluated + len(new)
+        if needed > len(self._says.values):
+            self._says = self._says.grown(2 * needed)
+        fresh, fresh_masks = obs[new], None if masks is None else masks[new]
+        self._store(fresh, fresh_masks)
+        self._says.fill(self._evaluated, self.policy, fresh, fresh_masks)
+        self._evaluated = needed
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Everything needed to go on from here, as plain arrays."""
+        arrays = {"streams": self.streams.copy(), "dedup": np.array([self.dedup])}
+        if self._known is not None:
+            arrays["known"] = self._known
+        if self._known_masks is not None:
+            arrays["known_masks"] = self._known_masks
+        return arrays
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from a snapshot."""
+        self.streams[:] = arrays["streams"]
+        self.dedup = bool(arrays["dedup"][0])
+        self._known, self._known_masks = arrays.get("known"), arrays.get("known_masks")

@@ -1,0 +1,88 @@
+"""The policy: an actor and a critic on top of small fully connected networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+MASKED = -1e9
+"""Logit of an action that is not allowed: far enough down that its probability is exactly zero."""
+
+
+class Policy(nn.Module):
+    """Maps observation values to action logits and a state value.
+
+    `unpack`, where the env has one, turns stored observations into values first.
+    """
+
+    def __init__(
+        self,
+        obs_size: int,
+        num_actions: int,
+        hidden: Sequence[int] = (64, 64),
+        shared: bool = False,
+        unpack: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> None:
+        super().__init__()
+        self.obs_size, self.num_actions = obs_size, num_actions
+        self.hidden, self.shared = tuple(hidden), shared
+        self._unpack = unpack
+        width = self.hidden[-1] if self.hidden else obs_size
+        self.trunk = _trunk(obs_size, self.hidden)
+        self.critic_trunk = None if shared else _trunk(obs_size, self.hidden)
+        self.actor = _linear(width, num_actions, gain=0.01)  # all actions equally likely at first
+        self.critic = _linear(width, 1, gain=1.0)
+
+    def flatten(self) -> nn.Parameter:
+        """All weights as one vector, whose parts the layers use from now on. Its `grad` is shared in the same way."""
+        vector = nn.Parameter(torch.cat([each.detach().reshape(-1) for each in self.parameters()]), requires_grad=False)
+        vector.grad = torch.zeros_like(vector)
+        views, grads = self.views(vector.data), self.views(vector.grad)
+        for parameter, view, grad in zip(self.parameters(), views, grads, strict=True):
+            parameter.data, parameter.grad = view, grad
+        return vector
+
+    def views(self, vector: Tensor) -> list[Tensor]:
+        """The parts of a vector that belong to each parameter, in its shape."""
+        parameters = list(self.parameters())
+        parts = vector.split([parameter.numel() for parameter in parameters])
+        return [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.actor.weight.device
+
+    def values_of(self, observations: np.ndarray) -> Tensor:
+        """Observations as the network takes them: float32 [n, obs_size], on its device."""
+        if self._unpack is not None:
+            observations = self._unpack(observations)
+        flat = np.ascontiguousarray(observations, np.float32).reshape(len(observations), -1)
+        return torch.from_numpy(flat).to(self.device)
+
+    def forward(self, values: Tensor, masks: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Logits [n, actions], with masked actions pushed out of reach, and state values [n]."""
+        features = self.trunk(values)
+        logits = self.actor(features)
+        if masks is not None:
+            logits = logits.masked_fill(~masks, MASKED)
+        critic_features = features if self.critic_trunk is None else self.critic_trunk(values)
+        return logits, self.critic(critic_features).squeeze(-1)
+
+
+def _trunk(size: int, hidden: Sequence[int]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [_linear(size, width, gain=2**0.5), nn.Tanh()]
+        size = width
+    return nn.Sequential(*layers)
+
+
+def _linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
