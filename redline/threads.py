@@ -25,15 +25,16 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def use_threads(count: int) -> str:
-    """Give torch `count` threads (0: one) and say in a line what that means."""
+def use_threads(count: int) -> tuple[int, str]:
+    """How many threads learn (`count`, or one per core for 0), and that in words.
+
+    Torch itself gets one thread: batches are cut into parts instead, and each learner thread works on its own part.
+    """
     import torch
 
-    count = count or 1
-    torch.set_num_threads(count)
-    line = f"{count} torch thread{'s' if count > 1 else ''} on {cores()} cores"
+    torch.set_num_threads(1)
+    count = count or cores()
+    line = f"{count} learner thread{'s' if count > 1 else ''} on {cores()} cores"
     if count > cores():
-        line += f" (more threads than cores: expect them to get in each other's way; try --threads {cores()})"
-    elif count > 1 and os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE":
-        line += " (they spin while they wait: import redline before torch, or set OMP_WAIT_POLICY=PASSIVE)"
-    return line
+        line += f", more than there are cores: expect them to get in each other's way (try --threads {cores()})"
+    return count, line

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from redline.learn.distinct import Distinct, as_words
+from redline.learn.fused import infer
 from redline.learn.policy import Policy
 from redline.rollout import Decision
 from redline.sims.rng import GOLDEN, seed_streams, unit
@@ -17,16 +18,6 @@ from redline.sims.speed import kernel
 
 REPEATS_WORTH_FINDING = 2.0
 """Steps per distinct observation below which looking up is given up for the rest of the run."""
-
-
-@kernel
-def _accumulate(probs, cumulative):
-    """Running sums of each row's probabilities, in double precision."""
-    for i in range(len(probs)):
-        total = 0.0
-        for a in range(probs.shape[1]):
-            total += probs[i, a]
-            cumulative[i, a] = total
 
 
 @kernel
@@ -64,13 +55,18 @@ class _Distributions:
     def fill(self, first: int, policy: Policy, observations: np.ndarray, masks: np.ndarray | None) -> None:
         """Ask the network about observations and keep the answers from place `first` on."""
         part = slice(first, first + len(observations))
+        values = policy.values_of(observations)
+        allowed = None if masks is None else torch.from_numpy(masks).to(policy.device)
+        if policy.device.type == "cpu":
+            layers = policy.layers(policy.weights.data)
+            self.values[part] = infer(layers, values, allowed, self.log_probs[part], self.cumulative[part])
+            return
         with torch.inference_mode():
-            allowed = None if masks is None else torch.from_numpy(masks).to(policy.device)
-            logits, values = policy(policy.values_of(observations), allowed)
+            logits, estimates = policy(values, allowed)
             log_probs = torch.log_softmax(logits, dim=-1)
             self.log_probs[part] = log_probs.cpu().numpy()
-            self.values[part] = values.cpu().numpy()
-            _accumulate(log_probs.exp().cpu().numpy(), self.cumulative[part])
+            self.values[part] = estimates.cpu().numpy()
+            self.cumulative[part] = log_probs.exp().cumsum(dim=-1, dtype=torch.float64).cpu().numpy()
 
     def grown(self, capacity: int) -> _Distributions:
         """A copy with more room."""

@@ -6,6 +6,7 @@ everything between them by compiled loops that touch each number once. Same grad
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numba
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from redline.learn.batch import Batch
-from redline.learn.policy import MASKED, Policy
+from redline.learn.policy import MASKED, Layer, Layers
 
 if TYPE_CHECKING:
     from redline.learn.ppo import PPOConfig
@@ -108,6 +109,28 @@ def _policy_gradient(logits, probs, log_sums, entropies, batch, clip, entropy_we
         probs[batch.pair_rows[p], batch.pair_actions[p]] += pair_grads[p]
 
 
+@_loop
+def _distribution(logits, log_probs, cumulative):
+    """Log-probabilities of every row, and the running sums of its probabilities in double precision."""
+    for i in range(logits.shape[0]):
+        top = logits[i, 0]
+        for a in range(logits.shape[1]):
+            top = max(top, logits[i, a])
+        total = _f(0.0)
+        for a in range(logits.shape[1]):
+            e = _exp(logits[i, a] - top)
+            log_probs[i, a] = e
+            total += e
+        inverse = _ONE / total
+        running = 0.0
+        for a in range(logits.shape[1]):
+            running += np.float64(log_probs[i, a] * inverse)
+            cumulative[i, a] = running
+        log_sum = top + np.log(total)
+        for a in range(logits.shape[1]):
+            log_probs[i, a] = logits[i, a] - log_sum
+
+
 class PartLoss(NamedTuple):
     """What a part of a batch adds to the parts of the loss."""
 
@@ -118,75 +141,116 @@ class PartLoss(NamedTuple):
     clipped: float
 
 
-def part_gradient(
-    policy: Policy, values: Tensor, masks: Tensor | None, batch: Batch, config: PPOConfig, grads: list[Tensor]
-) -> PartLoss:
-    """Add a batch's gradient to `grads`, one tensor per parameter of the policy, and return its loss."""
+class Scratch(threading.local):
+    """Memory for intermediate results, kept by each thread: fresh memory costs more than what is computed in it."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[str, int], Tensor] = {}
+
+    def take(self, name: str, rows: int, columns: int) -> Tensor:
+        """An uninitialised float32 [rows, columns]; the same memory for every caller that gives this name."""
+        found = self._buffers.get((name, columns))
+        if found is None or len(found) < rows:
+            found = self._buffers[name, columns] = torch.empty(rows, columns)
+        return found[:rows]
+
+
+_scratch = Scratch()
+
+
+def infer(
+    layers: Layers, values: Tensor, masks: Tensor | None, log_probs: np.ndarray, cumulative: np.ndarray
+) -> np.ndarray:
+    """State values [n]; fills in log-probabilities and running sums of probabilities [n, actions]."""
     with torch.no_grad():
-        grad_of = dict(zip((name for name, _ in policy.named_parameters()), grads, strict=True))
-        trunk = _forward(policy.trunk, values)
-        critic_trunk = trunk if policy.critic_trunk is None else _forward(policy.critic_trunk, values)
-        logits = torch.addmm(policy.actor.bias, trunk[-1], policy.actor.weight.t())
-        if masks is not None:
-            logits.masked_fill_(~masks, MASKED)
-        estimates = torch.addmm(policy.critic.bias, critic_trunk[-1], policy.critic.weight.t())
-        logits_grad, sums = _head(logits.numpy(), batch, config)
-        errors = estimates.squeeze(1).numpy() - batch.mean_returns
+        forward = _forward(layers, values, masks)
+        _distribution(forward.logits.numpy(), log_probs, cumulative)
+        return np.asarray(forward.estimates.numpy()[:, 0])
+
+
+class Forward(NamedTuple):
+    """What the network computes on the way; activations begin with its input."""
+
+    trunk: list[Tensor]
+    critic_trunk: list[Tensor]
+    logits: Tensor
+    estimates: Tensor
+
+
+def part_gradient(
+    layers: Layers, grads: Layers, values: Tensor, masks: Tensor | None, batch: Batch, config: PPOConfig
+) -> PartLoss:
+    """Write a batch's gradient to `grads` and return its loss."""
+    with torch.no_grad():
+        forward = _forward(layers, values, masks)
+        logits_grad, sums = _head(forward.logits.numpy(), batch, config)
+        errors = forward.estimates.numpy()[:, 0] - batch.mean_returns
         value_sum = float(batch.visits @ (errors * errors)) + batch.spread
         value_grad = torch.from_numpy(errors * batch.visits * _f(config.value / batch.num_steps)).unsqueeze(1)
-
-        at_actor = _back_linear(policy.actor, "actor", trunk[-1], logits_grad, grad_of)
-        at_critic = _back_linear(policy.critic, "critic", critic_trunk[-1], value_grad, grad_of)
-        if policy.critic_trunk is None:
-            _back_trunk(policy.trunk, "trunk", trunk, at_actor.add_(at_critic), grad_of)
-        else:
-            _back_trunk(policy.trunk, "trunk", trunk, at_actor, grad_of)
-            _back_trunk(policy.critic_trunk, "critic_trunk", critic_trunk, at_critic, grad_of)
+        _backward(layers, grads, forward, logits_grad, value_grad)
     steps = batch.num_steps
     return PartLoss(-sums[0] / steps, 0.5 * value_sum / steps, *(float(s) / steps for s in sums[1:]))
 
 
-def _head(logits: np.ndarray, batch: Batch, config: PPOConfig) -> tuple[Tensor, np.ndarray]:
-    """Gradient at the logits, and the sums of objective, entropy, KL and clipped steps."""
-    probs = np.empty_like(logits)
-    log_sums, entropies = np.empty(len(logits), np.float32), np.empty(len(logits), np.float32)
-    sums = np.zeros(4)
-    _soften(logits, probs, log_sums, entropies)
-    pair_grads = np.empty(len(batch.pair_rows), np.float32)
-    clip, entropy_weight = _f(config.clip), _f(config.entropy)
-    _policy_gradient(logits, probs, log_sums, entropies, batch, clip, entropy_weight, pair_grads, sums)
-    return torch.from_numpy(probs), sums
+def _forward(layers: Layers, values: Tensor, masks: Tensor | None) -> Forward:
+    trunk = _forward_trunk(layers.trunk, "actor", values)
+    critic_trunk = trunk if layers.critic_trunk is None else _forward_trunk(layers.critic_trunk, "critic", values)
+    logits = _linear(layers.actor, "logits", trunk[-1])
+    if masks is not None:
+        logits.masked_fill_(~masks, MASKED)
+    return Forward(trunk, critic_trunk, logits, _linear(layers.critic, "estimates", critic_trunk[-1]))
 
 
-def _forward(trunk: torch.nn.Sequential, values: Tensor) -> list[Tensor]:
+def _forward_trunk(trunk: list[Layer], name: str, values: Tensor) -> list[Tensor]:
     """The values and then the activations of every hidden layer."""
     activations = [values]
-    for layer in trunk[::2]:
-        hidden = torch.addmm(layer.bias, activations[-1], layer.weight.t())
+    for k, layer in enumerate(trunk):
+        hidden = _linear(layer, f"{name} {k}", activations[-1])
         _tanh(hidden.numpy())
         activations.append(hidden)
     return activations
 
 
-def _back_trunk(
-    trunk: torch.nn.Sequential, name: str, activations: list[Tensor], gradient: Tensor, grad_of: dict[str, Tensor]
-) -> None:
-    """Add the trunk's gradients, given the one at its last activations."""
-    for k in range(len(trunk) - 2, -1, -2):
-        inputs, outputs = activations[k // 2], activations[k // 2 + 1]
-        _through_tanh(outputs.numpy(), gradient.numpy())
-        gradient = _back_linear(trunk[k], f"{name}.{k}", inputs, gradient, grad_of, inputs_too=k > 0)
+def _linear(layer: Layer, name: str, inputs: Tensor) -> Tensor:
+    out = _scratch.take(name, inputs.shape[0], layer.bias.shape[0])
+    return torch.addmm(layer.bias, inputs, layer.weight.t(), out=out)
+
+
+def _head(logits: np.ndarray, batch: Batch, config: PPOConfig) -> tuple[Tensor, np.ndarray]:
+    """Gradient at the logits, and the sums of objective, entropy, KL and clipped steps."""
+    probs = _scratch.take("probs", *logits.shape)
+    log_sums, entropies = np.empty(len(logits), np.float32), np.empty(len(logits), np.float32)
+    sums = np.zeros(4)
+    _soften(logits, probs.numpy(), log_sums, entropies)
+    pair_grads = np.empty(len(batch.pair_rows), np.float32)
+    clip, entropy_weight = _f(config.clip), _f(config.entropy)
+    _policy_gradient(logits, probs.numpy(), log_sums, entropies, batch, clip, entropy_weight, pair_grads, sums)
+    return probs, sums
+
+
+def _backward(layers: Layers, grads: Layers, forward: Forward, logits_grad: Tensor, value_grad: Tensor) -> None:
+    at_actor = _back_linear(layers.actor, grads.actor, "at actor", forward.trunk[-1], logits_grad)
+    at_critic = _back_linear(layers.critic, grads.critic, "at critic", forward.critic_trunk[-1], value_grad)
+    if layers.critic_trunk is None or grads.critic_trunk is None:
+        _back_trunk(layers.trunk, grads.trunk, "at trunk", forward.trunk, at_actor.add_(at_critic))
+    else:
+        _back_trunk(layers.trunk, grads.trunk, "at actor trunk", forward.trunk, at_actor)
+        _back_trunk(layers.critic_trunk, grads.critic_trunk, "at critic trunk", forward.critic_trunk, at_critic)
+
+
+def _back_trunk(trunk: list[Layer], grads: list[Layer], name: str, activations: list[Tensor], gradient: Tensor) -> None:
+    """Write the trunk's gradients, given the one at its last activations."""
+    for k in range(len(trunk) - 1, -1, -1):
+        _through_tanh(activations[k + 1].numpy(), gradient.numpy())
+        gradient = _back_linear(trunk[k], grads[k], f"{name} {k}", activations[k], gradient, inputs_too=k > 0)
 
 
 def _back_linear(
-    layer: torch.nn.Module,
-    name: str,
-    inputs: Tensor,
-    gradient: Tensor,
-    grad_of: dict[str, Tensor],
-    inputs_too: bool = True,
+    layer: Layer, grad: Layer, name: str, inputs: Tensor, gradient: Tensor, inputs_too: bool = True
 ) -> Tensor:
-    """Add a layer's gradients and return the one at its inputs."""
-    grad_of[f"{name}.weight"].addmm_(gradient.t(), inputs)
-    grad_of[f"{name}.bias"].add_(gradient.sum(dim=0))
-    return gradient @ layer.weight if inputs_too else gradient  # type: ignore[operator]
+    """Write a layer's gradients and return the one at its inputs."""
+    torch.mm(gradient.t(), inputs, out=grad.weight)
+    torch.sum(gradient, dim=0, out=grad.bias)
+    if not inputs_too:
+        return gradient
+    return torch.mm(gradient, layer.weight, out=_scratch.take(name, *inputs.shape))

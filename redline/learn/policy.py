@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,6 +11,22 @@ from torch import Tensor, nn
 
 MASKED = -1e9
 """Logit of an action that is not allowed: far enough down that its probability is exactly zero."""
+
+
+class Layer(NamedTuple):
+    """Weight [outputs, inputs] and bias [outputs] of a linear layer."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+class Layers(NamedTuple):
+    """The linear layers of a policy as bare tensors. A shared policy has no critic trunk."""
+
+    trunk: list[Layer]
+    critic_trunk: list[Layer] | None
+    actor: Layer
+    critic: Layer
 
 
 class Policy(nn.Module):
@@ -30,26 +47,44 @@ class Policy(nn.Module):
         self.obs_size, self.num_actions = obs_size, num_actions
         self.hidden, self.shared = tuple(hidden), shared
         self._unpack = unpack
+        self._weights: Tensor | None = None
         width = self.hidden[-1] if self.hidden else obs_size
         self.trunk = _trunk(obs_size, self.hidden)
         self.critic_trunk = None if shared else _trunk(obs_size, self.hidden)
         self.actor = _linear(width, num_actions, gain=0.01)  # all actions equally likely at first
         self.critic = _linear(width, 1, gain=1.0)
+        self._sizes = [parameter.numel() for parameter in self.parameters()]
+        self._shapes = [parameter.shape for parameter in self.parameters()]
 
-    def flatten(self) -> nn.Parameter:
-        """All weights as one vector, whose parts the layers use from now on. Its `grad` is shared in the same way."""
-        vector = nn.Parameter(torch.cat([each.detach().reshape(-1) for each in self.parameters()]), requires_grad=False)
+    @property
+    def weights(self) -> Tensor:
+        """All weights as one vector, of which the layers' own are views; its `grad` is shared in the same way."""
+        first = next(self.parameters())
+        if self._weights is None or self._weights.data_ptr() != first.data_ptr():  # new, or moved to another device
+            self._weights = self._flatten()
+        return self._weights
+
+    def _flatten(self) -> Tensor:
+        vector = torch.cat([each.detach().reshape(-1) for each in self.parameters()])
         vector.grad = torch.zeros_like(vector)
-        views, grads = self.views(vector.data), self.views(vector.grad)
+        views, grads = self._views(vector.data), self._views(vector.grad)
         for parameter, view, grad in zip(self.parameters(), views, grads, strict=True):
             parameter.data, parameter.grad = view, grad
         return vector
 
-    def views(self, vector: Tensor) -> list[Tensor]:
-        """The parts of a vector that belong to each parameter, in its shape."""
-        parameters = list(self.parameters())
-        parts = vector.split([parameter.numel() for parameter in parameters])
-        return [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
+    def _views(self, vector: Tensor) -> list[Tensor]:
+        parts = vector.split(self._sizes)
+        return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+    def layers(self, vector: Tensor) -> Layers:
+        """A vector the size of `weights`, seen layer by layer."""
+        views = iter(self._views(vector))
+        depth = len(self.hidden)
+
+        def take(count: int) -> list[Layer]:
+            return [Layer(next(views), next(views)) for _ in range(count)]
+
+        return Layers(take(depth), None if self.shared else take(depth), *take(1), *take(1))
 
     @property
     def device(self) -> torch.device:

@@ -116,8 +116,7 @@ class PPO:
         """`fused` works gradients out by hand instead of by autograd; by default where that can be done, on the CPU."""
         self.policy, self.config, self.dedup = policy, config, dedup
         self.fused = policy.device.type == "cpu" if fused is None else fused
-        self.weights = policy.flatten()
-        self.optimizer = torch.optim.Adam([self.weights], lr=config.learning_rate, eps=1e-5, fused=True)
+        self.optimizer = torch.optim.Adam([policy.weights], lr=config.learning_rate, eps=1e-5, fused=True)
         self._rng = np.random.default_rng(seed)
         self._pool = ThreadPoolExecutor(threads, "learner", torch.set_num_threads, (1,)) if threads > 1 else None
 
@@ -139,7 +138,7 @@ class PPO:
             if config.target_kl is not None and loss.kl > config.target_kl:
                 break
             with watch.span("optimizer"):
-                torch.nn.utils.clip_grad_norm_(self.weights, config.max_grad_norm)
+                torch.nn.utils.clip_grad_norm_(self.policy.weights, config.max_grad_norm)
                 self.optimizer.step()
         with watch.span("metrics"):
             return self._metrics(losses, rollouts[0], steps)
@@ -196,13 +195,12 @@ class PPO:
 
     def _gradient(self, batch: Batch, table: _Table, watch: Stopwatch) -> Loss:
         """Leaves the batch's gradient in the weights' `grad` and returns its loss."""
-        assert self.weights.grad is not None
-        self.weights.grad.zero_()
         parts = list(batch.parts(PART_SIZE))
         if self.fused:
             with watch.span("gradient"):
                 return self._gradient_by_hand(parts, table)
         losses = []
+        self.policy.weights.grad.zero_()  # type: ignore[union-attr]
         for part in parts:
             with watch.span("loss"):
                 tensors = _to_tensors(part, self.policy.device)
@@ -215,17 +213,18 @@ class PPO:
 
     def _gradient_by_hand(self, parts: list[Batch], table: _Table) -> Loss:
         """Each part gets a gradient of its own and these are added in order, so that threads change nothing but the time."""
-        grads = torch.zeros(len(parts), self.weights.numel())
+        layers = self.policy.layers(self.policy.weights.data)
+        grads = torch.empty(len(parts), self.policy.weights.numel())
 
         def work(k: int) -> PartLoss:
             rows = torch.from_numpy(parts[k].rows)
             masks = None if table.masks is None else table.masks[rows]
-            views = self.policy.views(grads[k])
-            return part_gradient(self.policy, table.values[rows], masks, parts[k], self.config, views)
+            part_grads = self.policy.layers(grads[k])
+            return part_gradient(layers, part_grads, table.values[rows], masks, parts[k], self.config)
 
         spread = self._pool.map if self._pool is not None and len(parts) > 1 else map
         losses = list(spread(work, range(len(parts))))
-        torch.sum(grads, dim=0, out=self.weights.grad)
+        torch.sum(grads, dim=0, out=self.policy.weights.grad)
         return self._whole_loss(losses)
 
     def _whole_loss(self, parts: Sequence[Sequence[float]]) -> Loss:

@@ -17,7 +17,7 @@ from redline.learn.acting import Actor
 from redline.learn.policy import Policy
 from redline.learn.ppo import PPO, PPOConfig
 from redline.rollout import Rollout
-from redline.threads import cores, use_threads
+from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown
 from redline.timing.stopwatch import Stopwatch
 
@@ -140,14 +140,14 @@ class Trainer:
         self.config = config
         self.watch = watch or Stopwatch()
         self.device = pick_device(config.device)
-        self.thread_plan = use_threads(config.threads)
+        self.threads, self.thread_plan = use_threads(config.threads)
         env_seed, policy_seed, action_seed, order_seed = spread_seed(config.seed, 4)
         options = {**config.env_options, **({} if config.turbo else {"turbo": False})}
         self.engine = make_engine(config.engine, config.env, config.num_envs, env_seed, options)
         self.policy = make_policy(self.engine.env, config, policy_seed).to(self.device)
         self.actor = Actor(self.policy, config.num_envs, action_seed, config.dedup)
         self.ppo = PPO(
-            self.policy, config.ppo, order_seed, config.dedup, config.threads or cores(), False if config.compile else None
+            self.policy, config.ppo, order_seed, config.dedup, self.threads, False if config.compile else None
         )
         if config.compile:
             self.policy.compile(dynamic=True)
