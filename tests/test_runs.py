@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 
 import redline
-from redline import runs
+from redline import files
 from redline.errors import RedlineError
-from redline.runs import MetricsLog, Run, guarded, load_metrics
+from redline.files import guarded
+from redline.metrics import MetricsLog, load_metrics
+from redline.runs import Run
 
 NOON = datetime(2025, 1, 31, 12, 0, 5)
 
@@ -171,7 +173,7 @@ def test_a_file_system_that_cannot_sync_folders_is_good_enough(tmp_path: Path, m
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(os, "fsync", refuse)
-    runs.sync_folder(tmp_path)
+    files.sync_folder(tmp_path)
 
 
 # Metrics

@@ -17,7 +17,9 @@ class Lockstep:
 
     def __init__(self, env: VectorEnv, seed: int) -> None:
         if env.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP:
-            raise RedlineError(f"{env} does not reset ended episodes in the same step. Make it with AutoresetMode.SAME_STEP.")
+            raise RedlineError(
+                f"{env} does not reset ended episodes in the same step. Make it with AutoresetMode.SAME_STEP."
+            )
         self.env = env
         self._obs, infos = env.reset(seed=seed)
         self._masks = infos.get("action_mask")

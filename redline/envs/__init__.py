@@ -24,7 +24,9 @@ class EnvKind:
 
 
 ENVS: dict[str, EnvKind] = {
-    "cage2": EnvKind(Cage2VectorEnv, Scenario, "CAGE Challenge 2: defend a network of 13 hosts against Red (52 bits, 145 actions)"),
+    "cage2": EnvKind(
+        Cage2VectorEnv, Scenario, "CAGE Challenge 2: defend a network of 13 hosts against Red (52 bits, 145 actions)"
+    ),
 }
 
 

@@ -124,7 +124,9 @@ class Cage2VectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 "pass one whole number per env."
             )
         if actions.min() < 0 or actions.max() >= self.scenario.num_actions:
-            raise RedlineError(f"Actions must be 0 to {self.scenario.num_actions - 1}; got {actions.min()} to {actions.max()}.")
+            raise RedlineError(
+                f"Actions must be 0 to {self.scenario.num_actions - 1}; got {actions.min()} to {actions.max()}."
+            )
         return actions.astype(np.int64, copy=False)
 
     def _final_infos(self, ended: np.ndarray) -> dict[str, Any]:

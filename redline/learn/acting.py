@@ -80,12 +80,16 @@ class _Distributions:
 class Actor:
     """Draws actions for the envs of one engine; env `i` draws from its own random stream.
 
+    A deterministic actor takes the likeliest action instead of drawing one.
+
     `dedup` asks for each distinct observation to go through the network once. It is given up by itself where
     observations hardly repeat.
     """
 
-    def __init__(self, policy: Policy, num_envs: int, seed: int, dedup: bool = True) -> None:
-        self.policy, self.dedup = policy, dedup
+    def __init__(
+        self, policy: Policy, num_envs: int, seed: int, dedup: bool = True, deterministic: bool = False
+    ) -> None:
+        self.policy, self.dedup, self._deterministic = policy, dedup, deterministic
         self.streams = seed_streams(seed, num_envs)
         self._known: np.ndarray | None = None  # observations worth asking about before they turn up
         self._known_masks: np.ndarray | None = None
@@ -122,6 +126,9 @@ class Actor:
             says.cumulative, says.log_probs, says.values, says.visited,
             places, self.streams, actions, log_probs, values,
         )  # fmt: skip
+        if self._deterministic:
+            actions = says.log_probs[places].argmax(axis=1)
+            log_probs = says.log_probs[places, actions]
         return Decision(actions, log_probs, values, rows)
 
     def value(self, obs: np.ndarray) -> np.ndarray:

@@ -20,7 +20,8 @@ from safetensors.numpy import load as decode_arrays
 from safetensors.numpy import save as encode_arrays
 
 from redline.errors import RedlineError
-from redline.runs import CHECKPOINTS, encode_json, make_folder, newest_run, reason, sync_folder, write_synced
+from redline.files import encode_json, make_folder, reason, sync_folder, write_synced
+from redline.runs import CHECKPOINTS, newest_run
 
 FORMAT = 1
 """Version of this layout; raise it when code written for the old one would misread the new one.

@@ -7,7 +7,7 @@ everything between them by compiled loops that touch each number once. Same grad
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from redline.learn.batch import Batch
+from redline.learn.config import PPOConfig
 from redline.learn.policy import MASKED, Layer, Layers
-
-if TYPE_CHECKING:
-    from redline.learn.ppo import PPOConfig
 
 _loop = numba.njit(
     cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp", "nnan", "ninf"}
@@ -34,11 +32,13 @@ _BIAS, _MANTISSA_BITS = np.int32(127), np.int32(23)
 
 @_loop
 def _exp(x):
-    """exp in single precision by range reduction and a Taylor polynomial: plain arithmetic, so that loops vectorise."""
+    """Exp in single precision by range reduction and a Taylor polynomial: plain arithmetic, so that loops vectorise."""
     bounded = max(min(x, _HIGHEST), _LOWEST)
     power = np.floor(bounded * _LOG2_E + _HALF)
     rest = bounded - power * _LN_2_HIGH - power * _LN_2_LOW
-    series = ((((((_C7 * rest + _C6) * rest + _C5) * rest + _C4) * rest + _C3) * rest + _C2) * rest + _ONE) * rest + _ONE
+    series = (
+        (((((_C7 * rest + _C6) * rest + _C5) * rest + _C4) * rest + _C3) * rest + _C2) * rest + _ONE
+    ) * rest + _ONE
     scale = np.int32((np.int32(power) + _BIAS) << _MANTISSA_BITS).view(np.float32)
     return series * scale if x >= _LOWEST else _f(0.0)
 

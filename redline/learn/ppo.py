@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from redline.learn.batch import Batch, Gatherer, Steps, plain_batch
+from redline.learn.config import PPOConfig
 from redline.learn.fused import PartLoss, part_gradient
 from redline.learn.gae import gae, vtrace
 from redline.learn.policy import Policy
@@ -19,41 +19,8 @@ from redline.learn.reuse import as_seen_today
 from redline.rollout import Rollout
 from redline.timing.stopwatch import Stopwatch
 
-
 PART_SIZE = 2048
 """Observations that go through the network at once while learning: few enough that what it computes stays in the cache."""
-
-
-@dataclass(frozen=True)
-class PPOConfig:
-    """How PPO learns from a rollout."""
-
-    learning_rate: float = 2.5e-3
-    """Adam's step size at the start."""
-    anneal: bool = True
-    """Let the step size fall linearly to zero over the run."""
-    epochs: int = 4
-    """Passes over each rollout."""
-    minibatches: int = 1
-    """Parts a pass is cut into; 1 learns from the whole rollout at once."""
-    gamma: float = 0.99
-    """Discount of future reward."""
-    gae_lambda: float = 0.95
-    """Trade between bias and variance of the advantages."""
-    clip: float = 0.2
-    """How far a probability may move before the objective stops rewarding it."""
-    entropy: float = 0.01
-    """Weight of the entropy bonus."""
-    value: float = 0.5
-    """Weight of the value loss."""
-    max_grad_norm: float = 0.5
-    """Gradients longer than this are shortened to it."""
-    target_kl: float | None = None
-    """Stop a rollout's passes when the policy has moved this far; none never stops early."""
-    normalise: bool = True
-    """Scale advantages to mean 0 and deviation 1 over the rollout."""
-    reward_scale: float = 0.1
-    """Rewards are multiplied by this before learning; reported returns are not."""
 
 
 class Loss(NamedTuple):
@@ -162,7 +129,9 @@ class PPO:
             flat = (each.rows + np.int32(first), each.actions, each.log_probs, advantages, returns)
             parts.append([array.reshape(-1) for array in flat])
             first += len(each.observations)
-        steps = Steps(*(np.concatenate(arrays) if len(arrays) > 1 else arrays[0] for arrays in zip(*parts, strict=True)))
+        steps = Steps(
+            *(np.concatenate(arrays) if len(arrays) > 1 else arrays[0] for arrays in zip(*parts, strict=True))
+        )
         if config.normalise:
             advantages = steps.advantages
             scaled = (advantages - advantages.mean()) / (advantages.std() + np.float32(1e-8))

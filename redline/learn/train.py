@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,106 +13,13 @@ import torch
 from redline.engines import make_engine
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
+from redline.learn.config import TrainConfig
 from redline.learn.policy import Policy
-from redline.learn.ppo import PPO, PPOConfig
+from redline.learn.ppo import PPO
 from redline.rollout import Rollout
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown
 from redline.timing.stopwatch import Stopwatch
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """What to train on, for how long, and how."""
-
-    env: str = "cage2"
-    """Env to train on: a name from `redline envs`, or a Gymnasium id."""
-    env_options: dict[str, Any] = field(default_factory=dict)
-    """The env's own options."""
-    total_steps: int | None = None
-    """Stop after this many env steps (rounded up to whole updates). Default: 50 million for cage2, else 1 million."""
-    total_episodes: int | None = None
-    """Stop after this many episodes instead."""
-    num_envs: int = 512
-    """Episodes played side by side."""
-    num_steps: int = 100
-    """Steps each of them plays between two updates."""
-    engine: str = "vector"
-    """How to collect; see `redline envs` for what can run where."""
-    seed: int = 0
-    """All randomness follows from it: same seed, same machine, same result."""
-    hidden: tuple[int, ...] = (64, 64)
-    """Widths of the network's hidden layers."""
-    shared: bool = False
-    """One trunk for actor and critic instead of one each."""
-    dedup: bool = True
-    """Send each distinct observation through the network once. The gradient is the same, only sooner."""
-    turbo: bool = True
-    """Run our simulators compiled. Off, the same code is interpreted, with the same result."""
-    device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is one."""
-    threads: int = 0
-    """Torch threads; 0 lets Redline plan them."""
-    compile: bool = False
-    """Compile the network with torch.compile: some 20 seconds at the start, worth it for large networks."""
-    reuse: int = 0
-    """Learn again from this many earlier rollouts, with truncated importance weights (V-trace)."""
-    ppo: PPOConfig = field(default_factory=PPOConfig)
-    """How PPO learns from a rollout."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot work, saying what would."""
-        at_least(1, num_envs=self.num_envs, num_steps=self.num_steps, epochs=self.ppo.epochs)
-        at_least(1, minibatches=self.ppo.minibatches)
-        at_least(0, threads=self.threads, reuse=self.reuse, seed=self.seed)
-        for name in ("total_steps", "total_episodes"):
-            if getattr(self, name) is not None:
-                at_least(1, **{name: getattr(self, name)})
-        if self.total_steps is not None and self.total_episodes is not None:
-            raise RedlineError("Both --total-steps and --total-episodes were given. Pass one of them.")
-        if any(width < 1 for width in self.hidden):
-            raise RedlineError(f"A layer cannot have {min(self.hidden)} units. Try --hidden 64,64.")
-        batch = self.num_envs * self.num_steps
-        if batch % self.ppo.minibatches:
-            raise RedlineError(
-                f"{batch} steps ({self.num_envs} envs x {self.num_steps}) cannot be cut into {self.ppo.minibatches} "
-                f"equal minibatches. Try --minibatches {_nearest_divisor(batch, self.ppo.minibatches)}."
-            )
-        _check_ranges(self.ppo)
-
-    @property
-    def steps_goal(self) -> int | None:
-        """Env steps to train for, if that is how the end is set."""
-        if self.total_steps is None and self.total_episodes is None:
-            return 50_000_000 if self.env == "cage2" else 1_000_000
-        return self.total_steps
-
-
-def at_least(minimum: int, **values: int) -> None:
-    """Refuse a count that is too small."""
-    for name, value in values.items():
-        if value < minimum:
-            option = name.replace("_", "-")
-            raise RedlineError(f"--{option} {value} cannot work: it must be at least {minimum}. Try --{option} {max(minimum, 1)}.")
-
-
-def _nearest_divisor(size: int, wanted: int) -> int:
-    return min((d for d in range(1, min(size, 4 * wanted) + 1) if size % d == 0), key=lambda d: abs(d - wanted))
-
-
-def _check_ranges(ppo: PPOConfig) -> None:
-    for name, value, low, high in (
-        ("learning-rate", ppo.learning_rate, 0.0, 1.0),
-        ("gamma", ppo.gamma, 0.0, 1.0),
-        ("gae-lambda", ppo.gae_lambda, 0.0, 1.0),
-        ("clip", ppo.clip, 0.0, 10.0),
-        ("max-grad-norm", ppo.max_grad_norm, 0.0, float("inf")),
-        ("entropy", ppo.entropy, 0.0, float("inf")),
-        ("value", ppo.value, 0.0, float("inf")),
-    ):
-        if not low <= value <= high:
-            default = PPOConfig.__dataclass_fields__[name.replace("-", "_")].default
-            raise RedlineError(f"--{name} {value:g} cannot work: it must be {low:g} to {high:g}. Try --{name} {default:g}.")
 
 
 @dataclass(frozen=True)
@@ -123,10 +29,10 @@ class Update:
     number: int  # updates since the start of the run
     step: int  # env steps since the start of the run
     episodes: int  # episodes finished since the start of the run
+    steps: int  # env steps of this update
     progress: float  # part of the run that is over, 0 to 1
     metrics: dict[str, float]
     breakdown: Breakdown
-    episode_returns: np.ndarray
 
 
 class Trainer:
@@ -181,9 +87,7 @@ class Trainer:
         self.step += rollout.num_steps
         self.episodes += len(rollout.episode_returns)
         metrics = {**_episode_metrics(rollout), **metrics}
-        return Update(
-            self.number, self.step, self.episodes, self.progress, metrics, watch.lap(), rollout.episode_returns
-        )
+        return Update(self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap())
 
     def snapshot(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values from which `restore` continues bit for bit."""
@@ -275,15 +179,3 @@ def _episode_metrics(rollout: Rollout) -> dict[str, float]:
         "return_max": float(returns.max()),
         "length": float(lengths.mean()),
     }
-
-
-def config_to_json(config: TrainConfig) -> dict[str, Any]:
-    """A config as plain data."""
-    return dataclasses.asdict(config)
-
-
-def config_from_json(data: dict[str, Any]) -> TrainConfig:
-    """What `config_to_json` made."""
-    known = {f.name for f in dataclasses.fields(TrainConfig)}
-    fields = {name: value for name, value in data.items() if name in known}
-    return TrainConfig(**{**fields, "hidden": tuple(fields["hidden"]), "ppo": PPOConfig(**fields["ppo"])})

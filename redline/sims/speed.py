@@ -8,16 +8,36 @@ arrays, so their results are equal bit for bit, and the interpreted one can be s
 from __future__ import annotations
 
 import functools
+import hashlib
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
-"""Marks a function as part of a kernel. It must run unchanged as plain Python."""
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Marks a function as part of a kernel. It must run unchanged as plain Python.
+
+    Machine code contains what a function calls and the constants it names, wherever they are written. Numba looks for
+    edits in the function's own file only, so without a stamp over all rules a process would go on with outdated ones.
+    """
+    compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    cached = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if hasattr(cached, "_source_stamp"):
+        cached._source_stamp = (cached._source_stamp, _stamp_of_all_rules())
+    return compiled
+
+
+@functools.cache
+def _stamp_of_all_rules() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def at_speed(function: Callable[..., Any], turbo: bool) -> Callable[..., Any]:

@@ -80,7 +80,13 @@ def draw_detection(env):
 def draw_green(env):
     """The host Green scans, -1 when it sleeps."""
     if env.scripted:
-        return int(env.script_green_host) if env.script_green_kind else -1
+        if not env.script_green_kind:
+            return -1
+        for k in range(len(GREEN_TARGETS)):
+            if GREEN_TARGETS[k] == env.script_green_host:
+                return int(GREEN_TARGETS[k])
+        env.impossible = 1
+        return -1
     if uniform(env) < GREEN_CHANCE:
         return int(GREEN_TARGETS[int(uniform(env) * len(GREEN_TARGETS))])
     return -1

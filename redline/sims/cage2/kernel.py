@@ -178,9 +178,7 @@ def play(env, action, settings):
     if settings.green:
         green_host, green_events, green_ports = green_acts(env)
     red_host, red_events, red_ports = red_acts(env, settings.leaderboard)
-    tell_blue(
-        env, decoy_host, green_host, green_events, green_ports, red_host, red_events, red_ports, settings.cw2
-    )
+    tell_blue(env, decoy_host, green_host, green_events, green_ports, red_host, red_events, red_ports, settings.cw2)
     if malware_host >= 0:  # last, so that it overrides what Monitor suspects
         mark(env, malware_host, PRIVILEGED)
     lost = points_lost(env, action)

@@ -6,6 +6,7 @@ A recording holds Blue's actions and the five kinds of random choice; everything
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ _OPTIONAL: dict[str, str] = {
     "blue_success": "ET", "malware": "ET13", "decoys": "ET13", "red_ports": "ET13", "red_masks": "ET4", "ot": "ET2",
     "agent": "ET6", "smtp_dead": "ET13", "obs_cw2": "ET52",
 }  # fmt: skip
+_DAMAGE = (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _RED_RESULTS = [0, 1, 2, 3, 6, 8]  # columns of `red` that are results; the others are the choices we are fed
 _RED_NAMES = ("kind", "target", "success", "exploit", "outcome", "escalation")
 
@@ -75,7 +77,7 @@ def load_traces(path: Path) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as file:
             traces = {name: file[name] for name in file.files}
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError, KeyError) as error:
+    except _DAMAGE as error:
         raise RedlineError(f"{path} cannot be read as an .npz recording ({error}). It may be cut short.") from error
     except AttributeError as error:  # a bare .npy array has no names
         raise RedlineError(f"{path} is a single array, not an .npz recording of several.") from error
@@ -99,12 +101,16 @@ def _check(path: Path, traces: Arrays) -> None:
     valid = np.arange(num_steps) < length[:, None]
     actions = traces["blue_action"][valid]
     if actions.size and (actions.min() < 0 or actions.max() >= NUM_ACTIONS):
-        raise RedlineError(f"{path}: Blue actions must be 0 to {NUM_ACTIONS - 1}, found {actions.min()} to {actions.max()}.")
+        raise RedlineError(
+            f"{path}: Blue actions must be 0 to {NUM_ACTIONS - 1}, found {actions.min()} to {actions.max()}."
+        )
     rules = str(traces.get("rules", np.array("final")))
     if rules not in RULES:
         raise RedlineError(f"{path} was recorded under rules {rules!r}; known are {', '.join(RULES)}.")
     if not np.isin(traces["red_agent"], (0, 1, 2)).all():
         raise RedlineError(f"{path}: red_agent must be 0 (B_line), 1 (Meander) or 2 (Sleep).")
+    if not np.isin(traces["green_agent"], (0, 1)).all():
+        raise RedlineError(f"{path}: green_agent must be 0 (Sleep) or 1 (GreenAgent).")
 
 
 def _shape(letters: str, num_episodes: int, num_steps: int) -> tuple[int, ...]:
@@ -123,84 +129,57 @@ def _check_array(path: Path, name: str, array: np.ndarray, shape: tuple[int, ...
 
 def replay(traces: Arrays, rules: str | None = None, turbo: bool = True) -> Verdict:
     """Play every recorded episode by our rules and count the steps that come out differently."""
-    rules = rules or str(traces.get("rules", np.array("final")))
-    num_episodes, num_steps = traces["blue_action"].shape
-    valid = np.arange(num_steps) < traces["length"][:, None]
-    verdict = Verdict(rules, num_episodes, int(valid.sum()), 0)
-    wrong = np.zeros_like(valid)
-    wrappers = ["official", "cw2"] if "obs_cw2" in traces else ["official"]
-    for wrapper in wrappers:
-        _replay_wrapper(traces, Scenario(rules=rules, wrapper=wrapper, max_steps=0), turbo, valid, wrong, verdict)
-    verdict.mismatches = int(wrong.sum())
-    return verdict
+    return _Replay(traces, rules or str(traces.get("rules", np.array("final"))), turbo).run()
 
 
-def _replay_wrapper(
-    traces: Arrays, scenario: Scenario, turbo: bool, valid: np.ndarray, wrong: np.ndarray, verdict: Verdict
-) -> None:
-    compared = {name: traces[name] for name in _compared(traces, scenario.wrapper)}
-    for green in (0, 1):  # Green's presence is a setting of the whole batch
-        episodes = np.flatnonzero(traces["green_agent"] == green)
-        player = _Player(traces, episodes, scenario, bool(green), turbo)
-        for t in range(valid.shape[1]):
-            got = player.step(t)
-            live = valid[episodes, t]
-            _compare(compared, got, episodes, t, live, wrong, verdict, traces)
+class _Replay:
+    """One pass over a recording: plays, compares, and keeps the score."""
 
+    def __init__(self, traces: Arrays, rules: str, turbo: bool) -> None:
+        self._traces, self._turbo = traces, turbo
+        num_episodes, num_steps = traces["blue_action"].shape
+        self._valid = np.arange(num_steps) < traces["length"][:, None]
+        self._wrong = np.zeros_like(self._valid)
+        self._verdict = Verdict(rules, num_episodes, int(self._valid.sum()), 0)
 
-def _compared(traces: Arrays, wrapper: str) -> list[str]:
-    if wrapper == "cw2":
-        return ["obs_cw2"]
-    names = ["obs", "reward", "access", "red", *_OPTIONAL]
-    return [name for name in names if name in traces and name != "obs_cw2"] + ["choice"] * 0
+    def run(self) -> Verdict:
+        compared = [name for name in ("obs", "reward", "access", "red", *_OPTIONAL) if name in self._traces]
+        self._play("official", [name for name in compared if name != "obs_cw2"])
+        if "obs_cw2" in self._traces:
+            self._play("cw2", ["obs_cw2"])
+        self._verdict.mismatches = int(self._wrong.sum())
+        return self._verdict
 
+    def _play(self, wrapper: str, compared: list[str]) -> None:
+        scenario = Scenario(rules=self._verdict.rules, wrapper=wrapper, max_steps=0)
+        for green in (0, 1):  # Green's presence is a setting of the whole batch
+            episodes = np.flatnonzero(self._traces["green_agent"] == green)
+            player = _Player(self._traces, episodes, scenario, bool(green), self._turbo)
+            for t in range(self._valid.shape[1]):
+                got = player.step(t)
+                for name in compared:
+                    expected = self._traces[name][episodes, t].reshape(len(episodes), -1)
+                    if name == "red":
+                        expected = expected[:, _RED_RESULTS]
+                    self._compare(name, episodes, t, expected, got[name])
+                self._compare("choice", episodes, t, np.zeros((len(episodes), 1)), got["choice"])
 
-def _compare(
-    compared: Arrays,
-    got: Arrays,
-    episodes: np.ndarray,
-    t: int,
-    live: np.ndarray,
-    wrong: np.ndarray,
-    verdict: Verdict,
-    traces: Arrays,
-) -> None:
-    """Count differing steps of column `t` per array; keep the earliest mismatch of the first episode that has one."""
-    for name, recorded in compared.items():
-        expected = recorded[episodes, t].reshape(len(episodes), -1)
-        if name == "red":
-            expected = expected[:, _RED_RESULTS]
-        differs = (expected != got[name]) & live[:, None]
+    def _compare(self, name: str, episodes: np.ndarray, t: int, expected: np.ndarray, got: np.ndarray) -> None:
+        """Count the episodes that differ in step `t`; keep the earliest mismatch of the first episode that has one."""
+        differs = (expected != got) & self._valid[episodes, t][:, None]
         bad = differs.any(axis=1)
-        if bad.any():
-            verdict.by_array[name] = verdict.by_array.get(name, 0) + int(bad.sum())
-            wrong[episodes[bad], t] = True
-            _remember_first(verdict, traces, name, episodes, t, expected, got[name], differs)
-    impossible = (got["impossible"][:, 0] != 0) & live
-    if impossible.any():
-        verdict.by_array["choice"] = verdict.by_array.get("choice", 0) + int(impossible.sum())
-        wrong[episodes[impossible], t] = True
-
-
-def _remember_first(
-    verdict: Verdict,
-    traces: Arrays,
-    name: str,
-    episodes: np.ndarray,
-    t: int,
-    expected: np.ndarray,
-    got: np.ndarray,
-    differs: np.ndarray,
-) -> None:
-    row, column = (int(k) for k in np.argwhere(differs)[0])
-    episode = int(episodes[row])
-    if verdict.first is not None and (verdict.first.episode, verdict.first.step) <= (episode, t):
-        return
-    what, place = _describe(name, column)
-    action = describe_action(int(traces["blue_action"][episode, t]))
-    verdict.first = Mismatch(
-        episode, t, what, place, expected[row, column].item(), got[row, column].item(), action
-    )
+        if not bad.any():
+            return
+        verdict = self._verdict
+        verdict.by_array[name] = verdict.by_array.get(name, 0) + int(bad.sum())
+        self._wrong[episodes[bad], t] = True
+        row, column = (int(k) for k in np.argwhere(differs)[0])
+        episode = int(episodes[row])
+        if verdict.first is None or (episode, t) < (verdict.first.episode, verdict.first.step):
+            what, place = _describe(name, column)
+            action = describe_action(int(self._traces["blue_action"][episode, t]))
+            values = expected[row, column].item(), got[row, column].item()
+            verdict.first = Mismatch(episode, t, what, place, *values, action)
 
 
 def _describe(name: str, column: int) -> tuple[str, str]:
@@ -211,6 +190,8 @@ def _describe(name: str, column: int) -> tuple[str, str]:
         return name, HOSTS[column]
     if name == "red":
         return f"red {_RED_NAMES[column]}", ""
+    if name == "choice":
+        return "a recorded random choice that the rules do not offer", ""
     return name, "" if name in ("reward", "blue_success") else f"column {column}"
 
 
@@ -264,7 +245,7 @@ class _Player:
             "ot": np.stack([state.ot, state.knows_ot], axis=1),
             "agent": _agent_memory(state),
             "smtp_dead": host_bits(state.dead_mail),
-            "impossible": state.impossible,
+            "choice": state.impossible,
         }
         return {name: np.asarray(array).reshape(len(state), -1) for name, array in results.items()}
 

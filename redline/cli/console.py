@@ -1,0 +1,78 @@
+"""What commands print: tables on standard output, progress on standard error, or one JSON object."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from redline.cli.options import Output
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(data: dict[str, Any]) -> None:
+    """One JSON object on standard output; NaN becomes null."""
+    print(json.dumps(_plain(data), indent=2, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def short(number: float) -> str:
+    """`1.52 M`, `37.1 k`, `412`."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:.3g} {letter}"
+    return f"{number:.3g}"
+
+
+class Watcher:
+    """Shows how a run is doing: a bar for a terminal, a line every ten seconds for a file, nothing when quiet."""
+
+    LINE_SECONDS = 10.0
+
+    def __init__(self, output: Output, total: float = 1.0) -> None:
+        self._silent = output.quiet or output.json
+        self._bar: Progress | None = None
+        if not self._silent and sys.stderr.isatty():
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
+                TextColumn("{task.fields[text]}"), TimeRemainingColumn(), console=err, transient=True,
+            )  # fmt: skip
+            self._task = self._bar.add_task("training", total=total, text="")
+        self._said = time.monotonic()
+
+    def __enter__(self) -> Watcher:
+        """Show the bar."""
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take it away."""
+        if self._bar:
+            self._bar.stop()
+
+    def show(self, done: float, text: str) -> None:
+        """How far the run is, and what there is to say about it."""
+        if self._bar:
+            self._bar.update(self._task, completed=done, text=text)
+        elif not self._silent and time.monotonic() - self._said > self.LINE_SECONDS:
+            self._said = time.monotonic()
+            err.print(f"{done:4.0%}  {text}", soft_wrap=True)

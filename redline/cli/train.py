@@ -1,0 +1,203 @@
+"""`redline train`: train a policy, score it, write its run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from redline.cli.console import Watcher, err, out, print_json, short
+from redline.cli.options import Output, combine, parse
+from redline.errors import RedlineError
+from redline.files import warn_on_stderr
+from redline.learn.config import Saving, TrainConfig, config_to_json
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where the run goes, and what is done with it at the end."""
+
+    runs: Path = Path("runs")
+    """Folder that gets a new folder for each run."""
+    run_dir: Path | None = None
+    """Use exactly this folder for the run instead."""
+    resume: Path | None = None
+    """Go on with this run (or from this checkpoint of one), with its own settings; takes no other training option."""
+    eval_episodes: int = 1000
+    """Episodes to score the result on at the end; 0 scores nothing."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if self.eval_episodes < 0:
+            raise RedlineError(f"--eval-episodes {self.eval_episodes} cannot be played. Try 1000, or 0 for none.")
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run where it was stopped, bit for bit."""
+
+    resume: Path
+    """The run folder, or one of its checkpoints."""
+    eval_episodes: int = 1000
+    """Episodes to score the result on at the end; 0 scores nothing."""
+
+
+def run(arguments: list[str]) -> int:
+    """Parse, train, report."""
+    if any(each == "--resume" or each.startswith("--resume=") for each in arguments):
+        command: Any = parse("train", combine_required("Train", resume=Resume, saving=Saving, output=Output), arguments)
+        return _go(None, {}, Folder(resume=command.resume.resume, eval_episodes=command.resume.eval_episodes), command)
+    from redline.envs import ENVS
+
+    name = next((each for each in arguments if not each.startswith("-")), "cage2") if arguments else "cage2"
+    parts: dict[str, type] = {"training": TrainConfig}
+    if name in ENVS:
+        parts[name] = ENVS[name].options
+    elif not any(each in ("-h", "--help") for each in arguments):
+        _require_known(name)
+    command = parse("train", combine("Train", **parts, folder=Folder, saving=Saving, output=Output), arguments)
+    options = _changed(getattr(command, name)) if name in ENVS else {}
+    return _go(command.training, options, command.folder, command)
+
+
+def combine_required(name: str, **parts: type) -> type:
+    """Like `combine`, for parts that have no default."""
+    return dataclasses.make_dataclass(name, list(parts.items()), frozen=True)
+
+
+def _require_known(name: str) -> None:
+    import gymnasium as gym
+
+    from redline.envs import ENVS
+    from redline.errors import unknown
+
+    if name not in gym.registry and ":" not in name:
+        raise unknown("env", name, [*ENVS, *sorted(gym.registry)] if "-v" in name else [*ENVS, "CartPole-v1"])
+
+
+def _changed(options: Any) -> dict[str, Any]:
+    """Env options that differ from their defaults: what a config needs to say."""
+    return {
+        field.name: getattr(options, field.name)
+        for field in dataclasses.fields(options)
+        if getattr(options, field.name) != field.default
+    }
+
+
+def _go(config: TrainConfig | None, env_options: dict[str, Any], folder: Folder, command: Any) -> int:
+    output: Output = command.output
+    say = (lambda text: None) if output.quiet or output.json else (lambda text: err.print(text, soft_wrap=True))
+    session = _session(config, env_options, folder, command.saving, say)
+    started = time.monotonic()
+    step_before = session.trainer.step
+    interrupt = _train(session, output)
+    seconds = time.monotonic() - started
+    saved = session.save()
+    session.close()
+    if interrupt:
+        how = f"Continue with: redline train --resume {session.run.path}" if saved else "No checkpoint could be written."
+        warn_on_stderr(f"redline: interrupted at step {session.trainer.step}. {how}")
+        return interrupt.exit_code
+    summary = _summarise(session, folder, seconds, step_before)
+    if output.json:
+        print_json(summary)
+    else:
+        _print_summary(session, summary)
+    return 0
+
+
+def _session(config: TrainConfig | None, env_options: dict[str, Any], folder: Folder, saving: Saving, say: Any) -> Any:
+    if folder.resume is None:  # refuse a bad folder before the slow part
+        assert config is not None
+        config = dataclasses.replace(config, env_options={**config.env_options, **env_options})
+    say("Loading torch …")
+    from redline.learn.session import Session
+    from redline.learn.train import Trainer
+    from redline.runs import Run
+
+    if folder.resume is not None:
+        session = Session.resume(folder.resume, saving, warn_on_stderr)
+        say(f"Resuming {session.run.path} at step {session.trainer.step:,}.")
+        return session
+    assert config is not None
+    trainer = Trainer(config)
+    data = config_to_json(config)
+    found = Run.at(folder.run_dir, data) if folder.run_dir else Run.create(folder.runs, config.env.replace("/", "-"), data)
+    say(
+        f"Training on {config.env}: {config.num_envs} envs x {config.num_steps} steps an update, "
+        f"engine {config.engine}, {trainer.thread_plan}, device {trainer.device}, run {found.path}"
+    )
+    return Session.begin(found, trainer, saving, warn_on_stderr)
+
+
+def _train(session: Any, output: Output) -> Any:
+    from redline.learn.session import Interrupt
+
+    with Interrupt().listening() as interrupt, Watcher(output) as watcher:
+        for update in session:
+            rate = update.steps / update.breakdown.total_seconds
+            mean = update.metrics["return"]
+            reward = "" if mean != mean else f"  return {mean:8.2f}"
+            watcher.show(update.progress, f"{short(update.step)} steps{reward}  {short(rate)} steps/s")
+            if interrupt:
+                break
+    return interrupt
+
+
+def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -> dict[str, Any]:
+    """Score the policy, write scores and report, and gather what to print."""
+    from redline.evaluate import as_json, evaluate_cage2, evaluate_env, load_policy, scenario_of, score
+    from redline.report.learning import SCORES, write_report
+
+    trainer, run = session.trainer, session.run
+    steps = trainer.step - step_before
+    summary: dict[str, Any] = {
+        "run": str(run.path),
+        "steps": trainer.step,
+        "episodes": trainer.episodes,
+        "seconds": seconds,
+        "steps_per_second": steps / seconds if seconds else 0.0,
+        "breakdown": session.breakdown.to_json(),
+    }
+    if folder.eval_episodes:
+        trained = load_policy(run.path)
+        if trainer.config.env == "cage2":
+            scenario = scenario_of(trainer.config)
+            scores = evaluate_cage2(
+                trained.policy,
+                scenario,
+                episodes=folder.eval_episodes,
+                lengths=[scenario.max_steps or 100],
+                red_agents=[scenario.red_agent],
+                rule_sets=[scenario.rules],
+                seed=trainer.config.seed + 1_000_003,
+            )
+        else:
+            returns = evaluate_env(trained, folder.eval_episodes, trainer.config.seed + 1_000_003, False)
+            scores = [score(returns, "", "", 0)]
+        summary |= {"mean": scores[0].mean, "stderr": scores[0].stderr, "eval_episodes": scores[0].episodes}
+        session._write_json(SCORES, {"scores": as_json(scores)})
+    summary["report"] = str(write_report(run))
+    return summary
+
+
+def _print_summary(session: Any, summary: dict[str, Any]) -> None:
+    from redline.timing.render import table
+
+    out.print(table(session.breakdown))
+    out.print(
+        f"\n{summary['steps']:,} steps ({summary['episodes']:,} episodes) in {summary['seconds']:.1f} s: "
+        f"[bold]{summary['steps_per_second']:,.0f} steps/s[/bold], learning included.",
+        soft_wrap=True,
+    )
+    if "mean" in summary:
+        out.print(
+            f"Score: [bold]{summary['mean']:.2f} ± {summary['stderr']:.2f}[/bold] "
+            f"(mean return of {summary['eval_episodes']:,} fresh episodes ± standard error)",
+            soft_wrap=True,
+        )
+    out.print(f"Run folder: {summary['run']}\nReport:     {summary['report']}", soft_wrap=True)
+    if session.trainer.config.env == "cage2":
+        out.print(f"Next:       redline eval {summary['run']}", soft_wrap=True)

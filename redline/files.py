@@ -1,0 +1,110 @@
+"""Writing files so that a crash, a full disk or a power cut never leaves half of one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import numpy as np
+
+Inputs = ParamSpec("Inputs")
+
+
+def guarded(
+    write: Callable[Inputs, object], warn: Callable[[str], None], what: str = "to the run folder"
+) -> Callable[Inputs, bool]:
+    """`write`, but an OSError does not stop the training: the first one warns, later ones are silent.
+
+    The result says whether the write worked. `what` completes the sentence "Cannot write …".
+    """
+    warned = False
+
+    def write_if_possible(*args: Inputs.args, **kwargs: Inputs.kwargs) -> bool:
+        nonlocal warned
+        try:
+            write(*args, **kwargs)
+        except OSError as error:
+            if not warned:
+                warned = True
+                warn(f"Cannot write {what}: {reason(error)}. Training goes on and will try again.")
+            return False
+        return True
+
+    return write_if_possible
+
+
+def warn_on_stderr(line: str) -> None:
+    """Print one line where it does not mix with results."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def reason(error: OSError) -> str:
+    """Why the operating system refused, in its own words: `No space left on device`."""
+    return error.strerror or str(error) or type(error).__name__
+
+
+def encode_json(value: Any) -> bytes:
+    """JSON for people to read. Numpy values and paths are welcome; NaN and infinities are written Python's way."""
+    return (json.dumps(value, indent=2, default=_plain) + "\n").encode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"A {type(value).__name__} cannot be written as JSON: {value!r}")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents, where missing."""
+    if not path.is_dir():
+        path.mkdir(parents=True, exist_ok=True)
+        sync_folder(path.parent)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Give `path` new content in one stroke. On failure the old content stands."""
+    draft = path.with_name(f".{path.name}.tmp")
+    try:
+        write_synced(draft, data)
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file and wait until the disk has it."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the disk knows which files a folder holds: a rename is not safe before."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot, and need not
+            raise
+    finally:
+        os.close(folder)
+
+
+def read_if_there(path: Path) -> bytes:
+    """The content of a file, nothing where there is none."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return b""

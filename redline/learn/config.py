@@ -1,0 +1,172 @@
+"""What to train on and how: the settings of a run, which are also the help text of `redline train`."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import tyro
+
+from redline.errors import RedlineError
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """How PPO learns from a rollout."""
+
+    learning_rate: float = 2.5e-3
+    """Adam's step size at the start."""
+    anneal: bool = True
+    """Let the step size fall linearly to zero over the run."""
+    epochs: int = 4
+    """Passes over each rollout."""
+    minibatches: int = 1
+    """Parts a pass is cut into; 1 learns from the whole rollout at once."""
+    gamma: float = 0.99
+    """Discount of future reward."""
+    gae_lambda: float = 0.95
+    """Trade between bias and variance of the advantages."""
+    clip: float = 0.2
+    """How far a probability may move before the objective stops rewarding it."""
+    entropy: float = 0.01
+    """Weight of the entropy bonus."""
+    value: float = 0.5
+    """Weight of the value loss."""
+    max_grad_norm: float = 0.5
+    """Gradients longer than this are shortened to it."""
+    target_kl: float | None = None
+    """Stop a rollout's passes when the policy has moved this far; none never stops early."""
+    normalise: bool = True
+    """Scale advantages to mean 0 and deviation 1 over the rollout."""
+    reward_scale: float = 0.1
+    """Rewards are multiplied by this before learning; reported returns are not."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What to train on, for how long, and how."""
+
+    env: tyro.conf.Positional[str] = "cage2"
+    """Env to train on: a name from `redline envs`, or a Gymnasium id."""
+    env_options: tyro.conf.Suppress[dict[str, Any]] = field(default_factory=dict)
+    """The env's own options."""
+    total_steps: int | None = None
+    """Stop after this many env steps (rounded up to whole updates). Default: 50 million for cage2, else 1 million."""
+    total_episodes: int | None = None
+    """Stop after this many episodes instead."""
+    num_envs: int = 512
+    """Episodes played side by side."""
+    num_steps: int = 100
+    """Steps each of them plays between two updates."""
+    engine: str = "vector"
+    """How to collect; see `redline envs` for what can run where."""
+    seed: int = 0
+    """All randomness follows from it: same seed, same machine, same result."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the network's hidden layers."""
+    shared: bool = False
+    """One trunk for actor and critic instead of one each."""
+    dedup: bool = True
+    """Send each distinct observation through the network once. The gradient is the same, only sooner."""
+    turbo: bool = True
+    """Run our simulators compiled. Off, the same code is interpreted, with the same result."""
+    device: str = "auto"
+    """cpu, cuda, or auto: cuda where there is one."""
+    threads: int = 0
+    """Torch threads; 0 lets Redline plan them."""
+    compile: bool = False
+    """Compile the network with torch.compile: some 20 seconds at the start, worth it for large networks."""
+    reuse: int = 0
+    """Learn again from this many earlier rollouts, with truncated importance weights (V-trace)."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    """How PPO learns from a rollout."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, saying what would."""
+        at_least(1, num_envs=self.num_envs, num_steps=self.num_steps, epochs=self.ppo.epochs)
+        at_least(1, minibatches=self.ppo.minibatches)
+        at_least(0, threads=self.threads, reuse=self.reuse, seed=self.seed)
+        for name in ("total_steps", "total_episodes"):
+            if getattr(self, name) is not None:
+                at_least(1, **{name: getattr(self, name)})
+        if self.total_steps is not None and self.total_episodes is not None:
+            raise RedlineError("Both --total-steps and --total-episodes were given. Pass one of them.")
+        if any(width < 1 for width in self.hidden):
+            raise RedlineError(f"A layer cannot have {min(self.hidden)} units. Try --hidden 64,64.")
+        batch = self.num_envs * self.num_steps
+        if batch % self.ppo.minibatches:
+            raise RedlineError(
+                f"{batch} steps ({self.num_envs} envs x {self.num_steps}) cannot be cut into {self.ppo.minibatches} "
+                f"equal minibatches. Try --minibatches {_nearest_divisor(batch, self.ppo.minibatches)}."
+            )
+        _check_ranges(self.ppo)
+
+    @property
+    def steps_goal(self) -> int | None:
+        """Env steps to train for, if that is how the end is set."""
+        if self.total_steps is None and self.total_episodes is None:
+            return 50_000_000 if self.env == "cage2" else 1_000_000
+        return self.total_steps
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What a run leaves behind, and how often."""
+
+    checkpoint_seconds: float = 30.0
+    """Seconds between checkpoints; one is written at the end in any case."""
+    keep: int = 3
+    """Checkpoints to keep."""
+    tensorboard: bool = False
+    """Write TensorBoard events too (needs the tensorboard extra)."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if self.keep < 1:
+            raise RedlineError(f"--keep {self.keep} would keep no checkpoint. Try --keep 3.")
+        if self.checkpoint_seconds <= 0:
+            raise RedlineError(f"--checkpoint-seconds {self.checkpoint_seconds:g} cannot work. Try 30.")
+
+
+def at_least(minimum: int, **values: int) -> None:
+    """Refuse a count that is too small."""
+    for name, value in values.items():
+        if value < minimum:
+            option = name.replace("_", "-")
+            raise RedlineError(
+                f"--{option} {value} cannot work: it must be at least {minimum}. Try --{option} {max(minimum, 1)}."
+            )
+
+
+def _nearest_divisor(size: int, wanted: int) -> int:
+    return min((d for d in range(1, min(size, 4 * wanted) + 1) if size % d == 0), key=lambda d: abs(d - wanted))
+
+
+def _check_ranges(ppo: PPOConfig) -> None:
+    for name, value, low, high in (
+        ("learning-rate", ppo.learning_rate, 0.0, 1.0),
+        ("gamma", ppo.gamma, 0.0, 1.0),
+        ("gae-lambda", ppo.gae_lambda, 0.0, 1.0),
+        ("clip", ppo.clip, 0.0, 10.0),
+        ("max-grad-norm", ppo.max_grad_norm, 0.0, float("inf")),
+        ("entropy", ppo.entropy, 0.0, float("inf")),
+        ("value", ppo.value, 0.0, float("inf")),
+    ):
+        if not low <= value <= high:
+            default = PPOConfig.__dataclass_fields__[name.replace("-", "_")].default
+            raise RedlineError(
+                f"--{name} {value:g} cannot work: it must be {low:g} to {high:g}. Try --{name} {default:g}."
+            )
+
+
+def config_to_json(config: TrainConfig) -> dict[str, Any]:
+    """A config as plain data."""
+    return dataclasses.asdict(config)
+
+
+def config_from_json(data: dict[str, Any]) -> TrainConfig:
+    """What `config_to_json` made."""
+    known = {f.name for f in dataclasses.fields(TrainConfig)}
+    fields = {name: value for name, value in data.items() if name in known}
+    return TrainConfig(**{**fields, "hidden": tuple(fields["hidden"]), "ppo": PPOConfig(**fields["ppo"])})

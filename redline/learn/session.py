@@ -1,0 +1,143 @@
+"""A training run that leaves a folder behind: metrics, checkpoints, the time breakdown. Interrupt it and it can go on."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from redline.errors import RedlineError
+from redline.files import guarded
+from redline.learn import checkpoint
+from redline.learn.config import Saving, config_from_json, config_to_json
+from redline.learn.train import Trainer, Update
+from redline.metrics import MetricsLog
+from redline.runs import Run
+from redline.timing.breakdown import Breakdown, merge
+from redline.version import __version__
+
+BREAKDOWN = "breakdown.json"
+
+
+class Interrupt:
+    """Set by the first SIGINT or SIGTERM; the second one leaves at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell expects of a process that a signal ended."""
+        return 128 + (self.signal or 0)
+
+    @contextmanager
+    def listening(self) -> Iterator[Interrupt]:
+        """Listen until the block ends."""
+        before = {number: signal.signal(number, self._notice) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _notice(self, number: int, frame: FrameType | None) -> None:
+        if self:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.signal = number
+
+
+class Session:
+    """Trains in a run folder. Iterate to train; every update is logged before it is handed out."""
+
+    def __init__(
+        self, run: Run, trainer: Trainer, saving: Saving, warn: Callable[[str], None], resume_at_step: int | None = None
+    ) -> None:
+        self.run, self.trainer, self.saving = run, trainer, saving
+        self.breakdown = Breakdown(0.0)
+        self._log = MetricsLog(run.metrics, resume_at_step, warn=warn)
+        self._save = guarded(self._write_checkpoint, warn, "a checkpoint")
+        self._write_json = guarded(run.write_json, warn, "to the run folder")
+        self._events = _events(run.path) if saving.tensorboard else None
+        self._events_go = guarded(self._write_events, warn, "TensorBoard events")
+
+    @classmethod
+    def begin(cls, run: Run, trainer: Trainer, saving: Saving, warn: Callable[[str], None]) -> Session:
+        """A new run."""
+        return cls(run, trainer, saving, warn)
+
+    @classmethod
+    def resume(cls, path: Path, saving: Saving, warn: Callable[[str], None]) -> Session:
+        """Go on from a run's newest checkpoint, or from the one that `path` names."""
+        found = checkpoint.load(checkpoint.resolve(path))
+        run = Run.open(found.path.parent.parent)
+        trainer = Trainer(config_from_json(run.config))
+        if not trainer.restore(found.arrays, found.values):
+            warn(f"{trainer.config.env} cannot save its envs: they begin new episodes.")
+        checkpoint.discard_after(run.checkpoints, found.step)
+        session = cls(run, trainer, saving, warn, resume_at_step=found.step)
+        with suppress(RedlineError):
+            session.breakdown = Breakdown.from_json(run.read_json(BREAKDOWN))
+        return session
+
+    def __iter__(self) -> Iterator[Update]:
+        """Train to the end."""
+        saved_at, watch = time.monotonic(), self.trainer.watch
+        watch.lap()
+        for update in self.trainer:
+            with watch.span("log"):
+                self.breakdown = merge([self.breakdown, update.breakdown])
+                self._log.append(_row(update))
+                if self._events is not None:
+                    self._events_go(update)
+                if time.monotonic() - saved_at > self.saving.checkpoint_seconds:
+                    self.save()
+                    saved_at = time.monotonic()
+                yield update  # what is done with it there counts as logging, too
+
+    def save(self) -> bool:
+        """Write a checkpoint now. Returns whether that worked."""
+        self._log.sync()
+        self._write_json(BREAKDOWN, self.breakdown.to_json())
+        return self._save()
+
+    def _write_checkpoint(self) -> None:
+        arrays, values = self.trainer.snapshot()
+        values |= {"config": config_to_json(self.trainer.config), "version": __version__}
+        checkpoint.save(self.run.checkpoints, self.trainer.step, arrays, values, self.saving.keep)
+
+    def _write_events(self, update: Update) -> None:
+        for name, value in update.metrics.items():
+            group = "charts/episodic_return" if name == "return" else f"losses/{name}"
+            self._events.add_scalar(group, value, update.step)  # type: ignore[union-attr]
+        rate = update.steps / update.breakdown.total_seconds
+        self._events.add_scalar("charts/SPS", rate, update.step)  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """Let go of files and envs."""
+        self._log.close()
+        if self._events is not None:
+            with suppress(OSError):
+                self._events.close()
+        self.trainer.close()
+
+
+def _row(update: Update) -> dict[str, Any]:
+    seconds = update.breakdown.total_seconds
+    timing = {"seconds": round(seconds, 6), "steps_per_second": round(update.steps / seconds)}
+    return {"step": update.step, "update": update.number, "episodes": update.episodes, **update.metrics, **timing}
+
+
+def _events(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise RedlineError("--tensorboard needs TensorBoard. Try: pip install 'redline[tensorboard]'") from error
+    return SummaryWriter(str(folder / "tensorboard"))

@@ -1,0 +1,123 @@
+"""The report of a training run: how it learned, how it scores, where the time went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from redline.errors import RedlineError
+from redline.metrics import load_metrics
+from redline.report.chart import Mark, Series, line_chart, share_bar
+from redline.report.page import Section, facts, figure, note, page, short, table
+from redline.runs import Run
+from redline.timing.breakdown import Breakdown
+from redline.timing.render import rows
+
+SCORES = "scores.json"
+BREAKDOWN = "breakdown.json"
+REPORT = "report.html"
+
+
+def write_report(run: Run) -> Path:
+    """Write `report.html` into the run folder and return its path."""
+    metrics = load_metrics(run.metrics)
+    sections = [Section("In short", _headline(run, metrics)), Section("Learning", _learning(metrics))]
+    scores = _read(run, SCORES)
+    if scores is not None:
+        sections.append(Section("Score", _scores(scores)))
+    breakdown = _read(run, BREAKDOWN)
+    if breakdown is not None:
+        sections.append(Section("Where the time went", _time(Breakdown.from_json(breakdown))))
+    sections.append(Section("Settings", _settings(run.config)))
+    path = run.path / REPORT
+    try:
+        path.write_text(page(f"Redline: {run.config.get('env', 'run')}", run.path.name, sections), encoding="utf-8")
+    except OSError as error:
+        raise RedlineError(f"The report cannot be written to {path}: {error.strerror}.") from error
+    return path
+
+
+def _read(run: Run, name: str) -> Any:
+    return run.read_json(name) if (run.path / name).exists() else None
+
+
+def _headline(run: Run, metrics: dict[str, np.ndarray]) -> str:
+    seconds = float(metrics["seconds"].sum())
+    steps = float(metrics["step"][-1])
+    settled = metrics["steps_per_second"][len(metrics["step"]) // 2 :]
+    return facts(
+        [
+            ("env steps", short(steps)),
+            ("episodes", short(float(metrics["episodes"][-1]))),
+            ("seconds of training", f"{seconds:.0f}"),
+            ("steps/s overall", short(steps / seconds)),
+            ("steps/s once settled (median)", short(float(np.median(settled)))),
+            ("mean episode return at the end", f"{np.nanmean(metrics['return'][-10:]):.2f}"),
+        ]
+    )
+
+
+def _learning(metrics: dict[str, np.ndarray]) -> str:
+    step, mean, std = metrics["step"], metrics["return"], metrics["return_std"]
+    whole = line_chart(
+        [Series("mean episode return", step, mean, mean - std, mean + std)],
+        title="Return of the episodes played while learning (band: one standard deviation)",
+        x_label="env steps",
+        y_label="episode return",
+    )
+    late = slice(max(0, len(step) // 8), None)
+    tail = line_chart(
+        [Series("mean episode return", step[late], mean[late])],
+        title="The same without the first eighth",
+        x_label="env steps",
+        y_label="episode return",
+        marks=[Mark(float(np.nanmean(mean[-10:])), "end")] if len(mean) > 10 else (),
+    )
+    speed = line_chart(
+        [Series("steps/s", step, metrics["steps_per_second"])],
+        title="Env steps per second, learning included",
+        x_label="env steps",
+        y_label="steps/s",
+    )
+    rows_seen = line_chart(
+        [Series("distinct observations", step, metrics["distinct"]), Series("entropy x 100", step, 100 * metrics["entropy"])],
+        title="Distinct observations in an update, and how undecided the policy is",
+        x_label="env steps",
+        y_label="count",
+        log_y=True,
+    )
+    return "".join(figure(chart) for chart in (whole, tail, speed, rows_seen))
+
+
+def _scores(scores: dict[str, Any]) -> str:
+    lines = [
+        [s["rules"], s["red_agent"], s["length"], f"{s['mean']:.2f}", f"± {s['stderr']:.2f}", s["episodes"]]
+        for s in scores["scores"]
+    ]
+    return table(["rules", "Red", "steps", "mean return", "standard error", "episodes"], lines) + note(
+        "Published leaderboard scores were measured under the rule set `leaderboard`; compare only with those rows."
+    )
+
+
+def _time(breakdown: Breakdown) -> str:
+    parts = [(breakdown_label, share) for depth, breakdown_label, _, share in _leaves(breakdown) if share > 0]
+    lines = [["\u2003" * depth + name, f"{seconds:.2f}", f"{share:.1%}"] for depth, name, seconds, share in rows(breakdown)]
+    return figure(share_bar(parts, title="Share of the training time")) + table(["part", "seconds", "share"], lines)
+
+
+def _leaves(breakdown: Breakdown) -> list[tuple[int, str, float, float]]:
+    """Rows that have no rows below them."""
+    every = rows(breakdown)
+    return [row for row, after in zip(every, [*every[1:], every[-1]], strict=True) if after[0] <= row[0]]
+
+
+def _settings(config: dict[str, Any]) -> str:
+    flat: list[list[Any]] = []
+    for name, value in config.items():
+        if isinstance(value, dict):
+            flat += [[f"{name}.{inner}", str(each)] for inner, each in value.items()]
+        else:
+            flat.append([name, str(value)])
+    return table(["setting", "value"], flat)
