@@ -36,15 +36,17 @@ PUBLISHED: dict[str, dict[tuple[str, int], float]] = {
         )
     }
     for name, scores in {
-        "CardiffUni (PPO + greedy decoys)": (-3.47, -5.64, -6.41, -8.69, -13.76, -16.6),
-        "Keeping it RL (ensemble)": (-3.48, -6.47, -5.85, -10.33, -11.39, -19.38),
-        "Mindrake (hierarchical PPO)": (-3.53, -6.76, -6.2, -10.13, -12.78, -17.65),
-        "Keeping it RL (PPO)": (-4.76, -8.03, -8.13, -12.91, -17.19, -22.94),
-        "CCS RL benchmark (PPO)": (-8.75, -7.31, -14.92, -12.04, -30.19, -22.21),
-        "Sleep": (-218.65, -39.31, -480.17, -267.6, -1134.03, -972.43),
+        "Cardiff": (-3.47, -5.64, -6.41, -8.69, -13.76, -16.6),
+        "KIRL-ens": (-3.48, -6.47, -5.85, -10.33, -11.39, -19.38),
+        "Mindrake": (-3.53, -6.76, -6.2, -10.13, -12.78, -17.65),
+        "KIRL-PPO": (-4.76, -8.03, -8.13, -12.91, -17.19, -22.94),
     }.items()
 }
-"""The leaderboard of 12 August 2022: 1,000 episodes an entry, rule set `leaderboard`."""
+"""The leaderboard of 12 August 2022: 1,000 episodes an entry, rule set `leaderboard`.
+
+Cardiff: CardiffUni (PPO and greedy decoys). KIRL: Keeping it RL (an ensemble of ensembles; plain PPO). Mindrake:
+hierarchical PPO.
+"""
 
 
 @dataclass(frozen=True)

@@ -201,5 +201,3 @@ def _encode_row(cells: Iterable[object]) -> bytes:
 
 def _one_line(cell: object) -> object:
     return " ".join(cell.splitlines()) if isinstance(cell, str) else cell
-
-

@@ -149,5 +149,3 @@ def _read_json(path: Path) -> Any:
         raise RedlineError(f"{path} cannot be read: {reason(error)}.") from error
     except ValueError as error:
         raise RedlineError(f"{path} is not valid JSON ({error}). Put it right or use another run.") from error
-
-

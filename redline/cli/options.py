@@ -7,7 +7,7 @@ import dataclasses
 import io
 import re
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeVar, get_args, get_origin
 
 import tyro
 
@@ -32,9 +32,8 @@ _registry = tyro.constructors.ConstructorRegistry()
 @_registry.primitive_rule
 def _comma_list(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
     """`30,50,100` for a tuple of whole numbers, `a,b` for one of words."""
-    kinds = {tuple[int, ...]: int, tuple[str, ...]: str}
-    kind = kinds.get(info.type)  # type: ignore[call-overload]
-    if kind is None:
+    kind, *more = get_args(info.type) or (None,)
+    if get_origin(info.type) is not tuple or more != [...] or kind not in (int, str):
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,

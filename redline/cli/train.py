@@ -97,7 +97,9 @@ def _go(config: TrainConfig | None, env_options: dict[str, Any], folder: Folder,
     saved = session.save()
     session.close()
     if interrupt:
-        how = f"Continue with: redline train --resume {session.run.path}" if saved else "No checkpoint could be written."
+        how = (
+            f"Continue with: redline train --resume {session.run.path}" if saved else "No checkpoint could be written."
+        )
         warn_on_stderr(f"redline: interrupted at step {session.trainer.step}. {how}")
         return interrupt.exit_code
     summary = _summarise(session, folder, seconds, step_before)
@@ -124,7 +126,9 @@ def _session(config: TrainConfig | None, env_options: dict[str, Any], folder: Fo
     assert config is not None
     trainer = Trainer(config)
     data = config_to_json(config)
-    found = Run.at(folder.run_dir, data) if folder.run_dir else Run.create(folder.runs, config.env.replace("/", "-"), data)
+    found = (
+        Run.at(folder.run_dir, data) if folder.run_dir else Run.create(folder.runs, config.env.replace("/", "-"), data)
+    )
     say(
         f"Training on {config.env}: {config.num_envs} envs x {config.num_steps} steps an update, "
         f"engine {config.engine}, {trainer.thread_plan}, device {trainer.device}, run {found.path}"

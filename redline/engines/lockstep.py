@@ -40,9 +40,9 @@ class Lockstep:
             with watch.span("record"):
                 rollout.write(t, decision, outcome)
                 self._count(outcome, finished)
-            if outcome.truncated.any():  # these episodes would have gone on without us
+            cut = outcome.truncated & ~outcome.terminated
+            if cut.any():  # these episodes would have gone on without us
                 with watch.span("policy"):
-                    cut = outcome.truncated & ~outcome.terminated
                     rollout.next_values[t, cut] = policy.value(outcome.final_obs(cut))
             self._obs, self._masks = outcome.obs, outcome.infos.get("action_mask")
         with watch.span("policy"):

@@ -68,7 +68,7 @@ class Cage2VectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._expand = at_speed(kernel.expand_actions, turbo) if self.scenario.actions == "reduced" else None
         self._settings = self.scenario.settings()
         self._allocate(num_envs, seed=int(np.random.SeedSequence().generate_state(1, np.uint64)[0]))
-        _announce_compilation(self._step)
+        announce_compilation(self._step)
 
     def _allocate(self, num_envs: int, seed: int) -> None:
         self.state = new_state(num_envs, seed)
@@ -207,6 +207,7 @@ def _observation_space(layout: Layout, packed: bool) -> gym.spaces.Box:
     return gym.spaces.Box(np.zeros(len(layout), np.int8), layout.high, dtype=np.int8)
 
 
-def _announce_compilation(step: Any) -> None:
+def announce_compilation(step: Any) -> None:
+    """Say so when the first call of the kernel is going to take a while."""
     if not is_compiled(step) and not is_cached(step):
         print("Compiling the CAGE-2 kernel (once on this machine, about 15 seconds) …", file=sys.stderr, flush=True)

@@ -74,9 +74,9 @@ class TrainConfig:
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
     threads: int = 0
-    """Torch threads; 0 lets Redline plan them."""
+    """Threads that learn; 0 takes one per core. They change the speed, never the result."""
     compile: bool = False
-    """Compile the network with torch.compile: some 20 seconds at the start, worth it for large networks."""
+    """Let torch.compile have the network instead of our own gradient code: slow to start, for networks on a GPU."""
     reuse: int = 0
     """Learn again from this many earlier rollouts, with truncated importance weights (V-trace)."""
     ppo: PPOConfig = field(default_factory=PPOConfig)

@@ -82,7 +82,10 @@ def _learning(metrics: dict[str, np.ndarray]) -> str:
         y_label="steps/s",
     )
     rows_seen = line_chart(
-        [Series("distinct observations", step, metrics["distinct"]), Series("entropy x 100", step, 100 * metrics["entropy"])],
+        [
+            Series("distinct observations", step, metrics["distinct"]),
+            Series("entropy x 100", step, 100 * metrics["entropy"]),
+        ],
         title="Distinct observations in an update, and how undecided the policy is",
         x_label="env steps",
         y_label="count",
@@ -103,7 +106,9 @@ def _scores(scores: dict[str, Any]) -> str:
 
 def _time(breakdown: Breakdown) -> str:
     parts = [(breakdown_label, share) for depth, breakdown_label, _, share in _leaves(breakdown) if share > 0]
-    lines = [["\u2003" * depth + name, f"{seconds:.2f}", f"{share:.1%}"] for depth, name, seconds, share in rows(breakdown)]
+    lines = [
+        ["\u2003" * depth + name, f"{seconds:.2f}", f"{share:.1%}"] for depth, name, seconds, share in rows(breakdown)
+    ]
     return figure(share_bar(parts, title="Share of the training time")) + table(["part", "seconds", "share"], lines)
 
 

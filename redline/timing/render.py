@@ -54,6 +54,8 @@ def table(breakdown: Breakdown, title: str = "Where the time went") -> Table:
     for depth, name, seconds, share in rows(breakdown):
         bar = "█" * round(share * BAR_WIDTH) or ("▏" if share > 0.002 else "")
         style = "bold" if depth == 0 else None
-        result.add_row("  " * depth + ("– " if depth else "") + name, f"{seconds:.2f}", f"{share:6.1%}", bar, style=style)
+        result.add_row(
+            "  " * depth + ("– " if depth else "") + name, f"{seconds:.2f}", f"{share:6.1%}", bar, style=style
+        )
     result.add_row("total", f"{breakdown.total_seconds:.2f}", "100.0%", "", style="bold")
     return result

@@ -1,0 +1,46 @@
+# Two commands do all set-up: `make train` and `make test`. Nothing but Python 3.11+, make and gcc is needed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: train test lint bench clean help
+.DEFAULT_GOAL := help
+
+train: $(VENV)/.installed ## train a CAGE-2 defender (about a minute), score it, write its report
+	$(BIN)/redline train cage2
+	@echo "Score it on the official protocol: $(BIN)/redline eval runs/$$(ls -t runs | head -n 1)"
+
+test: $(VENV)/.installed-dev ## run all tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-dev ## measure the simulator and the training beside its peers (leave the machine alone meanwhile)
+	$(BIN)/redline bench sim cage2
+	$(BIN)/redline bench train cage2
+
+clean: ## remove the virtual environment, caches and build products; runs/ stays
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+help: ## list these targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Redline needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing Redline and what it needs into $(VENV) (once; about 2 minutes) ..."
+	$(PIP) install --constraint constraints.txt torch==2.13.0
+	$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "Installing what the tests need ..."
+	$(PIP) install --constraint constraints.txt --editable '.[dev,peers,tensorboard]'
+	@touch $@

@@ -1,0 +1,55 @@
+"""`redline envs`: what can be trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from inspect import getsource
+from typing import Annotated, Any
+
+import tyro
+
+from redline.cli.console import out, print_json
+from redline.cli.options import Output, parse
+
+
+@dataclass(frozen=True)
+class Envs:
+    """List the envs Redline ships, with their options. Any Gymnasium id with discrete actions works, too."""
+
+    env: tyro.conf.Positional[str] = ""
+    """Show this env only."""
+    seed: int = 0
+    """Accepted by every command; a list draws nothing at random."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+
+
+def run(arguments: list[str]) -> int:
+    """Parse and list."""
+    from redline.envs import ENVS
+    from redline.errors import unknown
+
+    command = parse("envs", Envs, arguments)
+    if command.env and command.env not in ENVS:
+        raise unknown("env", command.env, ENVS)
+    chosen = {name: kind for name, kind in ENVS.items() if command.env in ("", name)}
+    if command.output.json:
+        print_json({"envs": [{"name": n, "about": k.about, "options": _options(k.options)} for n, k in chosen.items()]})
+        return 0
+    for name, kind in chosen.items():
+        out.print(f"[bold]{name}[/bold]  {kind.about}", soft_wrap=True)
+        for option in _options(kind.options):
+            flag = f"--{option['name'].replace('_', '-')} {option['default']}"
+            out.print(f"  {flag:<32} {option['about']}", soft_wrap=True, markup=False)
+    out.print("\nAny Gymnasium id with discrete actions works as well: redline train CartPole-v1", soft_wrap=True)
+    return 0
+
+
+def _options(kind: Any) -> list[dict[str, Any]]:
+    """The fields of an options class, each with the text written below it."""
+    about = dict(re.findall(r'^    (\w+): [^\n]*\n    """(.*?)"""', getsource(kind), re.MULTILINE | re.DOTALL))
+    return [
+        {"name": field.name, "default": field.default, "about": about.get(field.name, "")}
+        for field in dataclasses.fields(kind)
+    ]
