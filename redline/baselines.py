@@ -21,7 +21,8 @@ def sleep(tables: np.ndarray) -> np.ndarray:
 
 def react_restore(tables: np.ndarray) -> np.ndarray:
     """Restore the first host that looks compromised; nothing otherwise."""
-    suspect = tables[:, : 4 * NUM_HOSTS].reshape(len(tables), NUM_HOSTS, 4)[:, :, 2:].any(axis=2)
+    cells = tables[:, : 4 * NUM_HOSTS].reshape(len(tables), NUM_HOSTS, 4)
+    suspect = np.any(cells[:, :, 2:], axis=2)
     return np.where(suspect.any(axis=1), BLUE_RESTORE + suspect.argmax(axis=1), BLUE_SLEEP)
 
 

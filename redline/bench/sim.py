@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Stepper:
         )  # fmt: skip
         self._actions = np.random.default_rng(seed).integers(0, scenario.num_actions, (self.SCRIPT, num_envs))
         bounds = np.linspace(0, num_envs, threads + 1).astype(int)
-        self._slices = [(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self._slices = [(int(a), int(b)) for a, b in pairwise(bounds)]
         at_speed(kernel.reset, turbo)(self._state, 0, num_envs, self._settings, self._packed)
 
     def play(self, num_steps: int) -> int:

@@ -14,7 +14,6 @@ from redline.cli.options import Output, parse
 from redline.errors import RedlineError, unknown
 from redline.sims.cage2.scenario import RED_AGENTS, RULES
 
-
 _SHORT = {"B_lineAgent": "B_line", "RedMeanderAgent": "Meander", "SleepAgent": "Sleep"}
 
 
@@ -58,6 +57,7 @@ def run(arguments: list[str]) -> int:
     from redline.sims.cage2.scenario import Scenario
 
     policy: Any
+    about: dict[str, Any]
     if command.policy in BASELINES:
         policy, scenario, about = command.policy, Scenario(), {"policy": command.policy}
     else:
@@ -119,12 +119,12 @@ def _print(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("Red, steps", no_wrap=True)
     for rules in rule_sets:
-        table.add_column(rules, justify="right", style="bold", no_wrap=True)
+        table.add_column(rules, justify="right", style="bold")
     for name in published:
-        table.add_column(name, justify="right", style="dim", no_wrap=True)
+        table.add_column(name, justify="right", style="dim")
     for agent, length in settings:
         ours = [
-            f"{found[rules, agent, length].mean:.2f} ± {found[rules, agent, length].stderr:.2f}" for rules in rule_sets
+            f"{found[rules, agent, length].mean:.2f} ±{found[rules, agent, length].stderr:.2f}" for rules in rule_sets
         ]
         theirs = [f"{each[agent, length]:.2f}" if (agent, length) in each else "–" for each in published.values()]
         table.add_row(f"{_SHORT[agent]} {length}", *ours, *theirs)

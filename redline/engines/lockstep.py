@@ -22,7 +22,7 @@ class Lockstep:
             )
         self.env = env
         self._obs, infos = env.reset(seed=seed)
-        self._masks = infos.get("action_mask")
+        self._masks = _masks_in(infos)
         self._returns = np.zeros(env.num_envs)
         self._lengths = np.zeros(env.num_envs, np.int64)
 
@@ -40,11 +40,11 @@ class Lockstep:
             with watch.span("record"):
                 rollout.write(t, decision, outcome)
                 self._count(outcome, finished)
-            cut = outcome.truncated & ~outcome.terminated
+                cut = outcome.truncated & ~outcome.terminated
             if cut.any():  # these episodes would have gone on without us
                 with watch.span("policy"):
                     rollout.next_values[t, cut] = policy.value(outcome.final_obs(cut))
-            self._obs, self._masks = outcome.obs, outcome.infos.get("action_mask")
+            self._obs, self._masks = outcome.obs, _masks_in(outcome.infos)
         with watch.span("policy"):
             rollout.link_values(policy.value(self._obs))
             rollout.observations, rollout.masks = policy.observations()
@@ -66,13 +66,21 @@ class Lockstep:
         """Everything needed to go on from here, if the env can tell."""
         if not hasattr(self.env, "snapshot"):
             return None
-        return {**self.env.snapshot(), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
+        masks = {} if self._masks is None else {"masks": self._masks.copy()}
+        return {**self.env.snapshot(), **masks, "returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot."""
         self._obs = self.env.restore(snapshot)  # type: ignore[attr-defined]
+        self._masks = snapshot.get("masks")
         self._returns[:], self._lengths[:] = snapshot["returns"], snapshot["lengths"]
 
     def close(self) -> None:
         """Close the env."""
         self.env.close()
+
+
+def _masks_in(infos: dict[str, Any]) -> np.ndarray | None:
+    """Masks bool [N, actions], if the env gives any; Gymnasium's own envs write them as int8."""
+    masks = infos.get("action_mask")
+    return None if masks is None else np.asarray(masks, np.bool_)

@@ -77,32 +77,51 @@ class Cage2VectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._final_lost = np.zeros(num_envs, np.int32)
         self._actions = np.zeros(num_envs, np.int64)
         self._never = np.zeros(num_envs, np.bool_)
+        self._begun = False
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin new episodes, in all envs or in those of `options["reset_mask"]`. Env `i` gets seed `seed + i`."""
-        if isinstance(seed, int):
-            self.state.rng = seed_streams(seed, self.num_envs)
-        elif seed is not None:
-            self._seed_each(seed)
-        mask = (options or {}).get("reset_mask")
-        if mask is None:
+        mask = self._reset_mask(options)
+        if seed is not None:
+            self.state.rng[mask] = self._streams(seed)[mask]
+        if mask.all():
             self._reset(self.state, 0, self.num_envs, self._settings, self._packed)
+            self._begun = True
         else:
             for i in np.flatnonzero(mask):
                 self._reset(self.state, i, i + 1, self._settings, self._packed)
         return self._observation(self._packed), {}
 
-    def _seed_each(self, seeds: list[int | None]) -> None:
-        if len(seeds) != self.num_envs:
-            raise RedlineError(f"{len(seeds)} seeds cannot be dealt to {self.num_envs} envs. Pass one number instead.")
-        for i, seed in enumerate(seeds):
-            if seed is not None:
-                self.state.rng[i] = seed_streams(seed, 1)[0]
+    def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
+        """True bool [N] for the envs to reset."""
+        if options is None or "reset_mask" not in options:
+            return np.ones(self.num_envs, np.bool_)
+        mask = np.asarray(options["reset_mask"])
+        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
+            raise RedlineError(
+                f"A reset mask of shape {mask.shape} and type {mask.dtype} does not fit {self.num_envs} envs: "
+                "pass one truth value per env."
+            )
+        return mask
+
+    def _streams(self, seed: int | list[int | None]) -> np.ndarray:
+        """Where the random streams uint64 [N] start; an env whose seed is None goes on with its own."""
+        if isinstance(seed, int | np.integer):
+            return seed_streams(int(seed), self.num_envs)
+        if len(seed) != self.num_envs:
+            raise RedlineError(f"{len(seed)} seeds cannot be dealt to {self.num_envs} envs. Pass one number instead.")
+        streams = self.state.rng.copy()
+        for i, one in enumerate(seed):
+            if one is not None:
+                streams[i] = seed_streams(int(one), 1)[0]
+        return streams
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Play one step in every env."""
+        if not self._begun:
+            raise RedlineError("There is no episode to play a step of. Call reset first.")
         actions = self._checked(actions)
         if self._expand is not None:
             self._expand(self.state, 0, self.num_envs, actions, self._actions)
@@ -166,8 +185,15 @@ class Cage2VectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
         """Go on from a snapshot of an env with the same options and size; returns the observation it stopped at."""
-        self.state.view(np.uint8).reshape(self.num_envs, -1)[:] = snapshot["records"]
-        self._packed[:] = snapshot["packed"]
+        records, packed = snapshot["records"], snapshot["packed"]
+        if records.shape != (self.num_envs, self.state.itemsize) or packed.shape != self._packed.shape:
+            raise RedlineError(
+                f"A snapshot of {len(records)} envs and observations of {packed.shape[-1]} words cannot go on in "
+                f"{self.num_envs} envs with {self.layout.num_words} words. Make the env as it was made then."
+            )
+        self.state.view(np.uint8).reshape(self.num_envs, -1)[:] = records
+        self._packed[:] = packed
+        self._begun = True
         return self._observation(self._packed)
 
 

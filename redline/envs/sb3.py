@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
 
@@ -14,8 +15,8 @@ class Sb3VecEnv(VecEnv):
     """Lets SB3's algorithms train on any vector env that resets an ended episode in the same step."""
 
     def __init__(self, env: VectorEnv, seed: int | None = None) -> None:
+        self.env = env  # before the parent asks it for its render mode
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
-        self.env = env
         self._first_seed = seed
         self._actions = np.zeros(env.num_envs, np.int64)
         self._returns, self._lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
@@ -57,7 +58,7 @@ class Sb3VecEnv(VecEnv):
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """The vector env's attribute, once per env asked for."""
-        return [getattr(self.env, attr_name, None)] * len(list(self._get_indices(indices)))
+        return [getattr(self.env, attr_name)] * len(list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute of the vector env, which all its envs share."""
@@ -69,5 +70,5 @@ class Sb3VecEnv(VecEnv):
         return [result] * len(list(self._get_indices(indices)))
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        """No env in the batch is wrapped."""
-        return [False] * len(list(self._get_indices(indices)))
+        """No env in the batch is wrapped, but each tells of its episodes as one in a `Monitor` does."""
+        return [issubclass(Monitor, wrapper_class)] * len(list(self._get_indices(indices)))

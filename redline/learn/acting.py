@@ -134,7 +134,8 @@ class Actor:
     def value(self, obs: np.ndarray) -> np.ndarray:
         """State values of observations that need no action."""
         if self.dedup and not self._mask_chunks:
-            return np.asarray(self._says.values[self._rows(obs, None)])
+            rows = self._rows(obs, None)  # may move the table, so it is looked at only afterwards
+            return np.asarray(self._says.values[rows])
         with torch.inference_mode():
             return np.asarray(self.policy(self.policy.values_of(obs))[1].cpu().numpy())
 

@@ -15,7 +15,7 @@ from redline.errors import RedlineError
 class PPOConfig:
     """How PPO learns from a rollout."""
 
-    learning_rate: float = 2.5e-3
+    learning_rate: float = 5e-3
     """Adam's step size at the start."""
     anneal: bool = True
     """Let the step size fall linearly to zero over the run."""
@@ -29,7 +29,7 @@ class PPOConfig:
     """Trade between bias and variance of the advantages."""
     clip: float = 0.2
     """How far a probability may move before the objective stops rewarding it."""
-    entropy: float = 0.01
+    entropy: float = 0.003
     """Weight of the entropy bonus."""
     value: float = 0.5
     """Weight of the value loss."""

@@ -79,6 +79,7 @@ class Distinct:
     """A growing list of distinct rows."""
 
     def __init__(self, num_words: int, capacity: int = 1024) -> None:
+        capacity = 1 << (capacity - 1).bit_length()  # slots are counted in powers of two, or some would never be tried
         self._table = np.empty((capacity, num_words), np.int64)
         self._slots = np.full(2 * capacity, _EMPTY, np.int32)
         self._count = 0

@@ -174,7 +174,8 @@ class PPO:
             with watch.span("loss"):
                 tensors = _to_tensors(part, self.policy.device)
                 masks = None if table.masks is None else table.masks[tensors.rows]
-                loss = ppo_loss(*self.policy(table.values[tensors.rows], masks), tensors, self.config)
+                logits, values = self.policy(table.values[tensors.rows], masks)
+                loss = ppo_loss(logits, values, tensors, self.config)
             with watch.span("backward"):
                 loss.total.backward()
             losses.append([float(x) for x in loss[1:]])
@@ -251,4 +252,5 @@ class _Table(NamedTuple):
 
 
 def _to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
-    return TensorBatch(*(torch.from_numpy(x).to(device) if isinstance(x, np.ndarray) else x for x in batch))
+    tensors: list[Any] = [torch.from_numpy(x).to(device) if isinstance(x, np.ndarray) else x for x in batch]
+    return TensorBatch(*tensors)

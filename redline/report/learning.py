@@ -9,7 +9,7 @@ import numpy as np
 
 from redline.errors import RedlineError
 from redline.metrics import load_metrics
-from redline.report.chart import Mark, Series, line_chart, share_bar
+from redline.report.chart import Series, line_chart, share_bar
 from redline.report.page import Section, facts, figure, note, page, short, table
 from redline.runs import Run
 from redline.timing.breakdown import Breakdown
@@ -54,9 +54,15 @@ def _headline(run: Run, metrics: dict[str, np.ndarray]) -> str:
             ("seconds of training", f"{seconds:.0f}"),
             ("steps/s overall", short(steps / seconds)),
             ("steps/s once settled (median)", short(float(np.median(settled)))),
-            ("mean episode return at the end", f"{np.nanmean(metrics['return'][-10:]):.2f}"),
+            ("mean episode return at the end", _final_return(metrics["return"])),
         ]
     )
+
+
+def _final_return(returns: np.ndarray) -> str:
+    """Mean over the last updates in which an episode ended."""
+    known = returns[np.isfinite(returns)][-10:]
+    return f"{known.mean():.2f}" if len(known) else "–"
 
 
 def _learning(metrics: dict[str, np.ndarray]) -> str:
@@ -73,7 +79,6 @@ def _learning(metrics: dict[str, np.ndarray]) -> str:
         title="The same without the first eighth",
         x_label="env steps",
         y_label="episode return",
-        marks=[Mark(float(np.nanmean(mean[-10:])), "end")] if len(mean) > 10 else (),
     )
     speed = line_chart(
         [Series("steps/s", step, metrics["steps_per_second"])],

@@ -26,7 +26,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     edits in the function's own file only, so without a stamp over all rules a process would go on with outdated ones.
     """
     compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    cached = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    cached: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(cached, "_source_stamp"):
         cached._source_stamp = (cached._source_stamp, _stamp_of_all_rules())
     return compiled
@@ -54,7 +54,7 @@ def is_cached(function: Callable[..., Any]) -> bool:
     """Whether an earlier process left machine code of `function` on disk, so that the first call starts at once."""
     if not isinstance(function, Dispatcher):
         return True
-    index = getattr(getattr(function, "_cache", None), "_cache_file", None)
+    index: Any = getattr(getattr(function, "_cache", None), "_cache_file", None)
     path = getattr(index, "_index_path", None)
     if path is None:
         return False

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from redline.learn.config import PPOConfig
 from redline.learn.policy import Policy
-from redline.learn.ppo import PPOConfig
 from redline.rollout import Rollout
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from redline.errors import RedlineError
 from redline.sims import rng
 from redline.sims.cage2 import kernel
-from redline.sims.cage2.observe import Layout
+from redline.sims.cage2.observe import Layout, observe
 from redline.sims.cage2.replay import Arrays, Mismatch, load_traces, replay
 from redline.sims.cage2.scenario import (
     B_LINE,
@@ -38,7 +38,8 @@ from redline.sims.cage2.scenario import (
 from redline.sims.cage2.state import new_state
 from redline.sims.rng import seed_streams
 from redline.sims.speed import at_speed, interpreted
-from tests.oracles.cage2 import COMPARED, Drawn, Oracle
+from tests.oracles.cage2 import COMPARED, ENTERPRISE_HOSTS, Drawn, Oracle
+from tests.oracles.cage2 import replay as replay_by_twin
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN, WORD = 0x9E3779B97F4A7C15, 1 << 64
@@ -345,7 +346,11 @@ meddling = st.builds(
     st.sampled_from(ON_THE_WAY),
 )
 """Actions where Red passes through, on hosts with rules of their own."""
-defenders = st.sampled_from([any_action, sleep | any_action, sleep | sleep | meddling, meddling | any_action])
+EVICT = -1
+"""Restore the first Enterprise host that Red holds: without any, the Operational subnet is closed to it."""
+evict = st.just(EVICT)
+defenders = st.sampled_from([any_action, sleep | any_action, sleep | sleep | meddling, meddling | any_action,
+                             sleep | sleep | sleep | evict, sleep | evict, sleep | sleep | meddling | evict])  # fmt: skip
 plays = st.builds(
     Play,
     seed=st.integers(0, WORD - 1),
@@ -391,6 +396,10 @@ def facts_of_twin(oracle: Oracle) -> dict[str, Any]:
     return {name: getattr(oracle, name) for name in COMPARED} | {"removable": removable}
 
 
+def to_evict_red(oracle: Oracle) -> int:
+    return next((RESTORE + host for host in ENTERPRISE_HOSTS if oracle.hosts[host].sessions), 0)
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(plays)
 def test_compiled_interpreted_and_twin_agree_on_the_whole_state_at_every_step(a_play):
@@ -406,6 +415,7 @@ def test_compiled_interpreted_and_twin_agree_on_the_whole_state_at_every_step(a_
     stream = Stream.seeded(seed)
     oracle = Oracle(red, green, rules, wrapper, choices=Drawn(stream.uniform))
     for t, action in enumerate(actions):
+        action = to_evict_red(oracle) if action == EVICT else action
         compiled.step(action)
         slow.step(action)
         obs, tenths = oracle.step(action)
@@ -421,8 +431,6 @@ def test_compiled_interpreted_and_twin_agree_on_the_whole_state_at_every_step(a_
 
 
 def test_the_twin_itself_replays_the_original():
-    from tests.oracles.cage2 import replay as replay_by_twin
-
     for rules, wrapper in (("final", "official"), ("leaderboard", "official"), ("leaderboard", "cw2")):
         for episode in range(0, 300, 25):
             assert replay_by_twin(recording(rules), episode, wrapper) == []
@@ -582,14 +590,14 @@ def test_reduced_actions_without_a_decoy_are_plain_actions():
     assert [expanded(game, 28 + host) for host in range(NUM_HOSTS)] == [RESTORE + host for host in range(NUM_HOSTS)]
 
 
-LINUX_SERVER = ["HarakaSMPT", "Tomcat", "Apache", "Vsftpd"]
+LINUX_SERVER, WINDOWS_USER = ("HarakaSMPT", "Tomcat", "Apache", "Vsftpd"), ("Tomcat", "Apache", "Smss", "Svchost")
 NEXT_DECOYS = {  # what the host takes when clean, best first: the order in which Red likes the exploits they defeat
     **dict.fromkeys(["Defender", "Enterprise0", "Op_Host0", "Op_Host1", "Op_Host2", "Op_Server0"], LINUX_SERVER),
-    **dict.fromkeys(["Enterprise1", "Enterprise2"], ["Femitter"]),
-    **dict.fromkeys(["User0", "User1"], ["Tomcat", "Apache", "Smss", "Svchost"]),
-    "User2": ["Femitter", "Tomcat", "Apache", "SSHD"],
-    "User3": ["Vsftpd", "SSHD"],
-    "User4": ["Vsftpd"],
+    **dict.fromkeys(["Enterprise1", "Enterprise2"], ("Femitter",)),
+    **dict.fromkeys(["User0", "User1"], WINDOWS_USER),
+    "User2": ("Femitter", "Tomcat", "Apache", "SSHD"),
+    "User3": ("Vsftpd", "SSHD"),
+    "User4": ("Vsftpd",),
 }
 
 
@@ -628,37 +636,22 @@ class Watch(NamedTuple):
 
     tables: np.ndarray  # [T, N, 52]
     other: np.ndarray  # [T, N, ...]
-    decoys: np.ndarray  # [T, N, 13] before any reset
-    first: np.ndarray  # bool [T, N], the first step of an episode
+    decoys: np.ndarray  # [T, N, 13]
 
 
 def watch(script: np.ndarray, observation: str, max_steps: int, **options: Any) -> Watch:
-    num_steps, num_envs = script.shape
-    common = {"red_agent": "RedMeanderAgent", "green_agent": "GreenAgent", **options}
-    plain = Game(num_envs, seed=5, max_steps=max_steps, **common)
-    other = Game(num_envs, seed=5, max_steps=max_steps, observation=observation, **common)
-    rows = []
-    for t in range(num_steps):
-        first = np.full(num_envs, t % max_steps == 0)
-        plain.step(script[t])
-        other.step(script[t])
-        rows.append((plain.obs, other.obs, first))
-    tables, others, firsts = (np.stack(column) for column in zip(*rows, strict=True))
-    return Watch(tables, others, decoys_before_reset(script, max_steps, common), firsts)
-
-
-def decoys_before_reset(script: np.ndarray, max_steps: int, options: dict[str, Any]) -> np.ndarray:
-    """Decoys [T, N, 13] after each step, from episodes that never end by themselves."""
     num_envs = script.shape[1]
-    played = Game(num_envs, seed=5, max_steps=max_steps, **options)
-    decoys = []
+    options |= {"num_envs": num_envs, "seed": 5, "red_agent": "RedMeanderAgent", "green_agent": "GreenAgent"}
+    plain = Game(max_steps=max_steps, **options)
+    other = Game(max_steps=max_steps, observation=observation, **options)
+    endless = Game(max_steps=0, **options)  # keeps the decoys of an episode's last step, which the others clear
+    rows = []
     for actions in script:
-        mirror = Game(num_envs, seed=5, max_steps=0, **options)
-        mirror.state[:] = played.state
-        mirror.step(actions)
-        played.step(actions)
-        decoys.append(mirror.state.decoys.copy())
-    return np.stack(decoys)
+        endless.state[:] = plain.state
+        for game in (plain, other, endless):
+            game.step(actions)
+        rows.append((plain.obs, other.obs, endless.state.decoys.copy()))
+    return Watch(*(np.stack(column) for column in zip(*rows, strict=True)))
 
 
 def shows_scan(table: np.ndarray, host: int) -> bool:
@@ -675,7 +668,7 @@ def test_scan_memory_knows_who_was_scanned_and_who_was_scanned_last():
     for i in range(num_envs):
         memory: dict[int, int] = {}
         for t in range(num_steps):
-            if seen.first[t, i]:
+            if t % max_steps == 0:
                 memory = dict.fromkeys(WATCHED, 0)
             scans = [host for host in range(NUM_HOSTS) if shows_scan(seen.tables[t, i], host)]
             noticed = [host for host in scans if host in WATCHED]
@@ -698,8 +691,6 @@ def test_scan_memory_starts_empty_in_a_new_episode():
 def test_a_scan_hidden_behind_an_earlier_host_in_the_same_step_is_not_remembered():
     game = Game(observation="table+scan")
     game.state.activity[0] = 0b01 << 4 * HOST_ID["User1"] | 0b01 << 4 * HOST_ID["User4"]
-    from redline.sims.cage2.observe import observe
-
     observe(game.state[0], game.settings.observation, game.packed[0])
     scanned = dict(zip(game.layout.names[52:], game.layout.unpack(game.packed)[0, 52:].tolist(), strict=True))
     assert [name for name, value in scanned.items() if value] == ["User1.scanned"]
