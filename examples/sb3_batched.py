@@ -1,6 +1,6 @@
 """Stable-Baselines3's PPO on many CAGE-2 envs that one compiled kernel steps together.
 
-Run it with `python examples/sb3_batched.py --total-steps 1000000`, after `pip install 'redline[peers]'`.
+Run it with `python examples/sb3_batched.py --total-steps 500000`, after `pip install 'redline[peers]'`.
 """
 
 import argparse
@@ -18,7 +18,7 @@ STEPS_PER_EPISODE = 30
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train SB3's PPO on a batch of CAGE-2 envs.")
-    parser.add_argument("--total-steps", type=int, default=1_000_000, help="env steps to train for")
+    parser.add_argument("--total-steps", type=int, default=500_000, help="env steps to train for")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # for so small a network, threads that wait for each other cost more than they win
 

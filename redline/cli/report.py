@@ -19,6 +19,8 @@ class Report:
 
     run: tyro.conf.Positional[Path]
     """The run folder."""
+    svg: Path | None = None
+    """Also write the learning curve as a picture of its own to this path."""
     seed: int = 0
     """Accepted by every command; a report draws nothing at random."""
     output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
@@ -26,11 +28,14 @@ class Report:
 
 def run(arguments: list[str]) -> int:
     """Parse and write."""
-    from redline.report.learning import write_report
+    from redline.report.learning import write_learning_svg, write_report
     from redline.runs import Run
 
     command = parse("report", Report, arguments)
-    path = write_report(Run.open(command.run))
+    folder = Run.open(command.run)
+    path = write_report(folder)
+    if command.svg is not None:
+        write_learning_svg(folder, command.svg)
     if command.output.json:
         print_json({"report": str(path)})
     else:

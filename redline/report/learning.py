@@ -66,13 +66,7 @@ def _final_return(returns: np.ndarray) -> str:
 
 
 def _learning(metrics: dict[str, np.ndarray]) -> str:
-    step, mean, std = metrics["step"], metrics["return"], metrics["return_std"]
-    whole = line_chart(
-        [Series("mean episode return", step, mean, mean - std, mean + std)],
-        title="Return of the episodes played while learning (band: one standard deviation)",
-        x_label="env steps",
-        y_label="episode return",
-    )
+    step, mean = metrics["step"], metrics["return"]
     late = slice(max(0, len(step) // 8), None)
     tail = line_chart(
         [Series("mean episode return", step[late], mean[late])],
@@ -87,16 +81,33 @@ def _learning(metrics: dict[str, np.ndarray]) -> str:
         y_label="steps/s",
     )
     rows_seen = line_chart(
-        [
-            Series("distinct observations", step, metrics["distinct"]),
-            Series("entropy x 100", step, 100 * metrics["entropy"]),
-        ],
+        [Series("distinct observations", step, metrics["distinct"]), Series("entropy x 100", step, 100 * metrics["entropy"])],
         title="Distinct observations in an update, and how undecided the policy is",
         x_label="env steps",
         y_label="count",
         log_y=True,
     )
-    return "".join(figure(chart) for chart in (whole, tail, speed, rows_seen))
+    return "".join(figure(chart) for chart in (learning_chart(metrics), tail, speed, rows_seen))
+
+
+def learning_chart(metrics: dict[str, np.ndarray], standalone: bool = False) -> str:
+    """Return over steps, as SVG; `standalone` for use outside the report."""
+    step, mean, std = metrics["step"], metrics["return"], metrics["return_std"]
+    return line_chart(
+        [Series("mean episode return", step, mean, mean - std, mean + std)],
+        title="Return of the episodes played while learning (band: one standard deviation)",
+        x_label="env steps",
+        y_label="episode return",
+        standalone=standalone,
+    )
+
+
+def write_learning_svg(run: Run, path: Path) -> None:
+    """The learning curve alone, as a picture that looks right on light and dark pages."""
+    try:
+        path.write_text(learning_chart(load_metrics(run.metrics), standalone=True), encoding="utf-8")
+    except OSError as error:
+        raise RedlineError(f"The picture cannot be written to {path}: {error.strerror}. Pass another --svg path.") from error
 
 
 def _scores(scores: dict[str, Any]) -> str:

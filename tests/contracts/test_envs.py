@@ -276,6 +276,62 @@ def test_make_env_is_the_front_door():
     assert make_env("cage2").num_envs == 1
 
 
+# Stable-Baselines3
+
+
+def sb3_env(num_envs: int, **options: Any) -> Any:
+    pytest.importorskip("stable_baselines3")
+    from redline.envs.sb3 import Sb3VecEnv
+
+    return Sb3VecEnv(make_env("cage2", num_envs, **options), seed=5)
+
+
+def test_stable_baselines3_gets_last_observations_and_episodes_its_own_way():
+    theirs, ours = sb3_env(3, max_steps=LENGTH), make_env("cage2", 3, max_steps=LENGTH)
+    assert (theirs.reset() == ours.reset(seed=5)[0]).all()
+    for actions in script(ours, 2 * LENGTH):
+        obs, rewards, done, infos = theirs.step(actions)
+        our_obs, our_rewards, _, truncated, our_infos = ours.step(actions)
+        assert (obs == our_obs).all()
+        assert (rewards == our_rewards.astype(np.float32)).all()
+        assert (done == truncated).all()
+        for i, info in enumerate(infos):
+            assert bool(info) == done[i]
+            if info:
+                assert (info["terminal_observation"] == our_infos["final_obs"][i]).all()
+                assert info["TimeLimit.truncated"] is True
+                assert info["episode"]["r"] == pytest.approx(our_infos["episode"]["r"][i])
+                assert info["episode"]["l"] == LENGTH
+
+
+def test_stable_baselines3_reaches_through_to_the_env():
+    env = sb3_env(3)
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    assert env.render_mode is None
+    assert [scenario.max_steps for scenario in env.get_attr("scenario", indices=[0, 2])] == [100, 100]
+    assert env.has_attr("scenario")
+    assert not env.has_attr("scneario")
+    assert env.env_is_wrapped(Monitor) == [True] * 3  # as far as SB3 asks: episodes are reported
+    assert env.env_is_wrapped(VecNormalize) == [False] * 3
+    env.reset()
+    assert env.env_method("true_state", indices=1)[0].clock.tolist() == [0, 0, 0]
+
+
+def test_stable_baselines3_seeds_the_next_reset():
+    env = sb3_env(3, red_agent="RedMeanderAgent")
+    actions = script(env.env, 30)
+
+    def rewards() -> list[Any]:
+        env.reset()
+        return [[part.tolist() for part in env.step(row)[:2]] for row in actions]
+
+    first, second = rewards(), rewards()
+    assert env.seed(5) == [5, 6, 7]
+    assert rewards() == first != second
+
+
 # Errors that a user can fix, in one line
 
 

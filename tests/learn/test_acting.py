@@ -76,9 +76,7 @@ def test_actions_are_the_same_with_and_without_dedup():
     for plain, deduplicated in zip(collect_twice(dedup=False), collect_twice(dedup=True), strict=True):
         np.testing.assert_array_equal(deduplicated.actions, plain.actions)
         np.testing.assert_array_equal(deduplicated.rewards, plain.rewards)
-        np.testing.assert_array_equal(
-            deduplicated.observations[deduplicated.rows], plain.observations[plain.rows]
-        )
+        np.testing.assert_array_equal(deduplicated.observations[deduplicated.rows], plain.observations[plain.rows])
         for name in ("log_probs", "values", "next_values"):
             expected = getattr(plain, name)
             np.testing.assert_allclose(getattr(deduplicated, name), expected, rtol=1e-5, atol=1e-6, err_msg=name)
@@ -105,6 +103,27 @@ def test_each_distinct_observation_goes_through_the_network_once_per_collect(mon
         assert len(rows) == len(np.unique(rows, axis=0)) == len(rollout.observations)
         assert len(rows) < rollout.num_steps / 2
         asked.clear()
+
+
+def test_a_collect_begins_by_asking_at_once_about_all_that_the_last_one_acted_on(monkeypatch):
+    asked: list[list[float]] = []
+
+    def counting_infer(layers, values, *rest):
+        asked.append(values[:, 0].tolist())
+        return infer(layers, values, *rest)
+
+    infer = acting.infer
+    monkeypatch.setattr(acting, "infer", counting_infer)
+    actor = Actor(toy_policy(), 3, seed=0)
+    actor.begin(2)
+    actor.act(column(1, 2, 1), None)
+    actor.act(column(1, 3, 2), None)
+    actor.value(column(4))
+    actor.observations()
+    assert asked == [[1, 2], [3], [4]]
+    asked.clear()
+    actor.begin(2)
+    assert asked == [[1, 2, 3]]
 
 
 def test_without_dedup_every_observation_stands_in_the_table_by_itself():

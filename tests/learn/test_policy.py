@@ -22,7 +22,9 @@ any_shape = pytest.mark.parametrize(
 )
 
 
-def make_policy(hidden: tuple[int, ...] = (8,), shared: bool = False, num_actions: int = 6, scale: float = 1.0) -> Policy:
+def make_policy(
+    hidden: tuple[int, ...] = (8,), shared: bool = False, num_actions: int = 6, scale: float = 1.0
+) -> Policy:
     """A policy over four numbers with random weights, all of them multiplied by `scale`."""
     torch.manual_seed(0)
     policy = Policy(4, num_actions, hidden, shared)

@@ -84,7 +84,9 @@ def updated_weights(rollout: Rollout, config: PPOConfig, **options: Any) -> np.n
     return policy.weights.numpy().copy()
 
 
-def metrics(rollout: Rollout, config: PPOConfig = STILL, policy: Policy | None = None, **options: Any) -> dict[str, float]:
+def metrics(
+    rollout: Rollout, config: PPOConfig = STILL, policy: Policy | None = None, **options: Any
+) -> dict[str, float]:
     return PPO(policy or make_policy(), config, **options).update(rollout, Stopwatch())
 
 

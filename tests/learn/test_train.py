@@ -15,7 +15,9 @@ from redline.learn import checkpoint
 from redline.learn.config import PPOConfig, TrainConfig, config_from_json, config_to_json
 from redline.learn.train import Trainer, Update, spread_seed, train
 
-TINY = TrainConfig(num_envs=8, num_steps=25, hidden=(16,), env_options={"max_steps": 20}, total_steps=5000, device="cpu")
+TINY = TrainConfig(
+    num_envs=8, num_steps=25, hidden=(16,), env_options={"max_steps": 20}, total_steps=5000, device="cpu"
+)
 """Episodes are shorter than a collect, and neither ends with the other."""
 
 
@@ -29,9 +31,7 @@ def run(config: TrainConfig, num_updates: int = 3) -> tuple[Trainer, list[Update
 
 
 def go_on(trainer: Trainer, num_updates: int) -> list[Update]:
-    updates = [trainer.update() for _ in range(num_updates)]
-    trainer.close()
-    return updates
+    return [trainer.update() for _ in range(num_updates)]
 
 
 def weights(trainer: Trainer) -> np.ndarray:
@@ -181,11 +181,13 @@ def test_an_update_without_a_finished_episode_has_no_return():
 
 
 def test_returns_are_reported_unscaled():
-    (update,) = run(tiny(env_options={"max_steps": 20, "red_agent": "SleepAgent"}), 1)[1]
-    (scaled,) = run(tiny(env_options={"max_steps": 20, "red_agent": "SleepAgent"}), 1)[1]
+    (update,) = run(TINY, 1)[1]
+    (scaled,) = run(dataclasses.replace(TINY, ppo=PPOConfig(reward_scale=2.0)), 1)[1]
+    for name in ("return", "return_std", "return_min", "return_max", "length"):
+        assert scaled.metrics[name] == update.metrics[name]
+    assert scaled.metrics["value_loss"] > update.metrics["value_loss"]
+    assert update.metrics["return_min"] <= update.metrics["return"] <= update.metrics["return_max"] < 0
     assert update.metrics["length"] == 20
-    assert update.metrics["return"] == scaled.metrics["return"]
-    assert update.metrics["return_min"] <= update.metrics["return"] <= update.metrics["return_max"]
 
 
 def test_the_time_of_an_update_is_spent_collecting_and_learning():

@@ -346,11 +346,21 @@ meddling = st.builds(
     st.sampled_from(ON_THE_WAY),
 )
 """Actions where Red passes through, on hosts with rules of their own."""
-EVICT = -1
-"""Restore the first Enterprise host that Red holds: without any, the Operational subnet is closed to it."""
-evict = st.just(EVICT)
-defenders = st.sampled_from([any_action, sleep | any_action, sleep | sleep | meddling, meddling | any_action,
-                             sleep | sleep | sleep | evict, sleep | evict, sleep | sleep | meddling | evict])  # fmt: skip
+LEAVE_ENTERPRISE, LEAVE_SERVER = -1, -2
+"""Restore the first Enterprise host (or Op_Server0) that Red holds: it loses the way to Operational (or looks around)."""
+close_the_door, defend_the_server = st.just(LEAVE_ENTERPRISE), st.just(LEAVE_SERVER)
+defenders = st.sampled_from(
+    [
+        any_action,
+        sleep | any_action,
+        sleep | sleep | meddling,
+        meddling | any_action,
+        sleep | close_the_door,
+        sleep | sleep | sleep | close_the_door,
+        sleep | sleep | meddling | close_the_door,
+        sleep | defend_the_server,
+    ]
+)
 plays = st.builds(
     Play,
     seed=st.integers(0, WORD - 1),
@@ -396,8 +406,9 @@ def facts_of_twin(oracle: Oracle) -> dict[str, Any]:
     return {name: getattr(oracle, name) for name in COMPARED} | {"removable": removable}
 
 
-def to_evict_red(oracle: Oracle) -> int:
-    return next((RESTORE + host for host in ENTERPRISE_HOSTS if oracle.hosts[host].sessions), 0)
+def to_evict_red(oracle: Oracle, wish: int) -> int:
+    hosts = ENTERPRISE_HOSTS if wish == LEAVE_ENTERPRISE else [HOST_ID["Op_Server0"]]
+    return next((RESTORE + host for host in hosts if oracle.hosts[host].sessions), 0)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -415,7 +426,7 @@ def test_compiled_interpreted_and_twin_agree_on_the_whole_state_at_every_step(a_
     stream = Stream.seeded(seed)
     oracle = Oracle(red, green, rules, wrapper, choices=Drawn(stream.uniform))
     for t, action in enumerate(actions):
-        action = to_evict_red(oracle) if action == EVICT else action
+        action = action if action >= 0 else to_evict_red(oracle, action)
         compiled.step(action)
         slow.step(action)
         obs, tenths = oracle.step(action)

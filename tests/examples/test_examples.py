@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+needs_sb3 = pytest.mark.skipif(
+    importlib.util.find_spec("stable_baselines3") is None, reason="Stable-Baselines3 is not installed"
+)
+
+
+def run(name: str, *arguments: str) -> str:
+    """What an example prints. A warning of any kind counts as a failure."""
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, cwd=EXAMPLES.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_sb3
+@pytest.mark.parametrize(("name", "num_steps"), [("sb3_single.py", 2048), ("sb3_batched.py", 8192)])
+def test_an_example_trains_and_says_how_it_scored_before_and_after(name, num_steps):
+    before, after = run(name, "--total-steps", "100").splitlines()  # rounded up to one whole update
+    number = r"(-\d+\.\d)"
+    assert re.fullmatch(f"Mean episode reward before training: {number}", before)
+    assert re.fullmatch(f"Mean episode reward after {num_steps} steps: {number}", after)
+    assert before.split()[-1] != after.split()[-1]
+
+
+def test_every_example_is_run_by_a_test():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"sb3_single.py", "sb3_batched.py"}
