@@ -36,8 +36,6 @@ def _draw(cumulative, log_probs, values, visited, rows, streams, actions, chosen
                 high = middle
             else:
                 low = middle + 1
-        while low > 0 and cumulative[row, low] == cumulative[row, low - 1]:
-            low -= 1  # only at the far end: rounding may put the aim on the total, beyond the last allowed action
         actions[i] = low
         chosen_log_probs[i] = log_probs[row, low]
         chosen_values[i] = values[row]

@@ -149,12 +149,14 @@ def _check_ranges(ppo: PPOConfig) -> None:
         ("gamma", ppo.gamma, 0.0, 1.0),
         ("gae-lambda", ppo.gae_lambda, 0.0, 1.0),
         ("clip", ppo.clip, 0.0, 10.0),
-        ("max-grad-norm", ppo.max_grad_norm, 0.0, float("inf")),
-        ("entropy", ppo.entropy, 0.0, float("inf")),
-        ("value", ppo.value, 0.0, float("inf")),
+        ("max-grad-norm", ppo.max_grad_norm, 1e-6, 1e6),
+        ("entropy", ppo.entropy, 0.0, 1e6),
+        ("value", ppo.value, 0.0, 1e6),
+        ("reward-scale", ppo.reward_scale, 1e-9, 1e9),
+        ("target-kl", 0.01 if ppo.target_kl is None else ppo.target_kl, 1e-9, 1e9),
     ):
         if not low <= value <= high:
-            default = PPOConfig.__dataclass_fields__[name.replace("-", "_")].default
+            default = PPOConfig.__dataclass_fields__[name.replace("-", "_")].default or 0.01
             raise RedlineError(
                 f"--{name} {value:g} cannot work: it must be {low:g} to {high:g}. Try --{name} {default:g}."
             )

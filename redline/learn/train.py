@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from redline.engines import make_engine
+from redline.envs import ENVS
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
@@ -48,7 +49,7 @@ class Trainer:
         self.device = pick_device(config.device)
         self.threads, self.thread_plan = use_threads(config.threads)
         env_seed, policy_seed, action_seed, order_seed = spread_seed(config.seed, 4)
-        options = {**config.env_options, **({} if config.turbo else {"turbo": False})}
+        options = {**config.env_options, **({"turbo": config.turbo} if config.env in ENVS else {})}
         self.engine = make_engine(config.engine, config.env, config.num_envs, env_seed, options)
         self.policy = make_policy(self.engine.env, config, policy_seed).to(self.device)
         self.actor = Actor(self.policy, config.num_envs, action_seed, config.dedup)

@@ -81,7 +81,10 @@ def _learning(metrics: dict[str, np.ndarray]) -> str:
         y_label="steps/s",
     )
     rows_seen = line_chart(
-        [Series("distinct observations", step, metrics["distinct"]), Series("entropy x 100", step, 100 * metrics["entropy"])],
+        [
+            Series("distinct observations", step, metrics["distinct"]),
+            Series("entropy x 100", step, 100 * metrics["entropy"]),
+        ],
         title="Distinct observations in an update, and how undecided the policy is",
         x_label="env steps",
         y_label="count",
@@ -107,7 +110,9 @@ def write_learning_svg(run: Run, path: Path) -> None:
     try:
         path.write_text(learning_chart(load_metrics(run.metrics), standalone=True), encoding="utf-8")
     except OSError as error:
-        raise RedlineError(f"The picture cannot be written to {path}: {error.strerror}. Pass another --svg path.") from error
+        raise RedlineError(
+            f"The picture cannot be written to {path}: {error.strerror}. Pass another --svg path."
+        ) from error
 
 
 def _scores(scores: dict[str, Any]) -> str:

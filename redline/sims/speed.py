@@ -41,8 +41,8 @@ def _stamp_of_all_rules() -> str:
 
 
 def at_speed(function: Callable[..., Any], turbo: bool) -> Callable[..., Any]:
-    """`function` compiled when `turbo`, interpreted otherwise."""
-    return function if turbo else interpreted(function)
+    """`function` compiled when `turbo`, interpreted otherwise (and always under NUMBA_DISABLE_JIT)."""
+    return function if turbo and isinstance(function, Dispatcher) else interpreted(function)
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:

@@ -30,7 +30,10 @@ def redline(*arguments: str | Path) -> int:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of twelve small updates with several checkpoints."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    assert redline("train", "cage2", "--total-steps", "1920", "--run-dir", folder, "--checkpoint-seconds", "1e-9", *SMALL) == 0
+    assert (
+        redline("train", "cage2", "--total-steps", "1920", "--run-dir", folder, "--checkpoint-seconds", "1e-9", *SMALL)
+        == 0
+    )
     return folder
 
 
@@ -286,7 +289,18 @@ def weights(folder: Path) -> bytes:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(number: int, code: int, tmp_path: Path):
-    options = ["--num-envs", "16", "--num-steps", "50", "--minibatches", "4", "--total-steps", "160000", "--eval-episodes", "0"]
+    options = [
+        "--num-envs",
+        "16",
+        "--num-steps",
+        "50",
+        "--minibatches",
+        "4",
+        "--total-steps",
+        "160000",
+        "--eval-episodes",
+        "0",
+    ]
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     process = start("train", "cage2", *options, "--run-dir", stopped)
     wait_for_rows(stopped, 40)
@@ -333,15 +347,30 @@ sys.exit(main(sys.argv[1:]))
 def test_a_full_disk_does_not_stop_the_training(tmp_path: Path):
     folder = tmp_path / "run"
     options = ["--total-steps", "32000", "--num-envs", "16", "--num-steps", "20", "--checkpoint-seconds", "0.01"]
-    command = [sys.executable, "-c", FULL_DISK, "train", "cage2", *options, "--eval-episodes", "0", "--run-dir", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "NUMBA_CACHE_DIR": ""})
+    command = [
+        sys.executable,
+        "-c",
+        FULL_DISK,
+        "train",
+        "cage2",
+        *options,
+        "--eval-episodes",
+        "0",
+        "--run-dir",
+        str(folder),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, "NUMBA_CACHE_DIR": ""}
+    )
     warnings = [line for line in done.stderr.splitlines() if "Cannot write" in line]
     assert len([line for line in warnings if "checkpoint" in line]) == 1, done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_colours_and_bars_stay_out_of_files(tmp_path: Path):
-    process = start("train", "cage2", "--total-steps", "1600", "--num-envs", "16", "--num-steps", "20", "--runs", tmp_path)
+    process = start(
+        "train", "cage2", "--total-steps", "1600", "--num-envs", "16", "--num-steps", "20", "--runs", tmp_path
+    )
     shown, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     assert "\x1b[" not in shown + said

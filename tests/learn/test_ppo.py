@@ -479,6 +479,20 @@ def test_learning_twice_from_one_rollout_points_in_the_same_direction(dedup, min
     assert_same_gradient(np.mean(found, axis=0), oracle.ppo_gradient(policy, rollout, config))
 
 
+@pytest.mark.parametrize("minibatches", [1, 4])
+@both_batches
+@either_way
+def test_an_old_rollout_counts_as_much_as_a_fresh_one_with_vtrace_instead_of_gae(fused, dedup, minibatches):
+    policy = make_policy()
+    fresh, old = random_rollout(policy), random_rollout(policy, moved=0.5, seed=1)
+    today, weights = as_seen_today(old, policy)
+    assert weights.min() < 0.5
+    config = dataclasses.replace(STILL, minibatches=minibatches, normalise=False)
+    found = gradients(PPO(policy, config, dedup=dedup, fused=fused), fresh, earlier=(old,))
+    parts = [oracle.ppo_gradient(policy, fresh, config), oracle.ppo_gradient(policy, today, config, weights)]
+    assert_same_gradient(np.mean(found, axis=0), np.mean(parts, axis=0))
+
+
 def test_learning_from_an_old_rollout_leaves_it_as_it_was():
     policy = make_policy()
     fresh, old = random_rollout(policy), random_rollout(policy, moved=0.5, seed=1)

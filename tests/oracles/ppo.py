@@ -66,11 +66,17 @@ class Loss(NamedTuple):
     clipped: Tensor
 
 
-def ppo_loss(policy: Policy, rollout: Rollout, config: PPOConfig) -> Loss:
-    """The loss of all steps of a rollout, each by itself. `policy` is in double precision."""
+def ppo_loss(policy: Policy, rollout: Rollout, config: PPOConfig, weights: np.ndarray | None = None) -> Loss:
+    """The loss of all steps of a rollout, each by itself. `policy` is in double precision.
+
+    With importance `weights` the returns are V-trace targets, and advantages the way from the values to them.
+    """
     scaled = config.reward_scale * rollout.rewards.astype(np.float64)
-    ends = (rollout.terminated, rollout.truncated)
-    advantages = gae(scaled, rollout.values, rollout.next_values, *ends, config.gamma, config.gae_lambda)
+    steps = (scaled, rollout.values, rollout.next_values, rollout.terminated, rollout.truncated)
+    if weights is None:
+        advantages = gae(*steps, config.gamma, config.gae_lambda)
+    else:
+        advantages = vtrace_targets(*steps, weights, config.gamma, config.gae_lambda) - rollout.values
     returns = torch.from_numpy(advantages + rollout.values).reshape(-1)
     if config.normalise:
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
@@ -101,8 +107,8 @@ def in_double(policy: Policy) -> Policy:
     return twin.double()
 
 
-def ppo_gradient(policy: Policy, rollout: Rollout, config: PPOConfig) -> np.ndarray:
+def ppo_gradient(policy: Policy, rollout: Rollout, config: PPOConfig, weights: np.ndarray | None = None) -> np.ndarray:
     """The gradient of the loss, as one vector in the order of the policy's parameters."""
     twin = in_double(policy)
-    ppo_loss(twin, rollout, config).total.backward()
+    ppo_loss(twin, rollout, config, weights).total.backward()
     return np.concatenate([parameter.grad.numpy().reshape(-1) for parameter in twin.parameters()])

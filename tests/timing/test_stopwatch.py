@@ -73,6 +73,16 @@ def test_a_span_does_not_count_its_grandchild_twice(watch, clock):
     assert breakdown.children(("update",)) == [("update", "learn")]
 
 
+def test_a_span_is_still_open_after_its_child_was_closed(watch, clock):
+    with watch.span("update"), watch.span("collect"):
+        spend(watch, clock, "policy", 1)
+        spend(watch, clock, "env", 2)
+    assert watch.breakdown().children(("update", "collect")) == [
+        ("update", "collect", "policy"),
+        ("update", "collect", "env"),
+    ]
+
+
 def test_a_span_opened_again_adds_to_what_it_had(watch, clock):
     for seconds in (1, 2, 4):
         spend(watch, clock, "env", seconds)

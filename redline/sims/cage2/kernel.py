@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from redline.sims.cage2.draws import count_bits, draw_green
-from redline.sims.cage2.observe import NO, PRIVILEGED, UNKNOWN_ACCESS, mark, marked, observe, show_activity
+from redline.sims.cage2.observe import (
+    NO,
+    PRIVILEGED,
+    UNKNOWN_ACCESS,
+    mark,
+    marked,
+    observe,
+    observe_nothing,
+    show_activity,
+)
 from redline.sims.cage2.red import listening_ports, red_acts, scan_traffic
 from redline.sims.cage2.scenario import (
     B_LINE,
@@ -193,7 +202,7 @@ def reset(state, first, last, settings, packed):
     """Begin an episode in envs `first` up to `last`."""
     for i in range(first, last):
         begin(state[i], settings)
-        packed[i] = 0
+        observe_nothing(packed, i)
 
 
 @kernel
@@ -204,15 +213,17 @@ def step(state, first, last, actions, settings, packed, rewards, ended, final_pa
     """
     for i in range(first, last):
         env = state[i]
-        words = packed[i]
         rewards[i] = play(env, int(actions[i]), settings) / -10.0
-        observe(env, settings.observation, words)
+        observe(env, settings.observation, packed, i)
         ended[i] = env.clock == settings.max_steps
         if ended[i]:
-            final_packed[i] = words
+            for k in range(
+                packed.shape[1]
+            ):  # no slices: they count references, and threads would contend for the count
+                final_packed[i, k] = packed[i, k]
             final_lost[i] = env.lost
             begin(env, settings)
-            packed[i] = 0
+            observe_nothing(packed, i)
 
 
 @kernel

@@ -121,19 +121,26 @@ def pack_action(action):
 
 
 @kernel
-def observe(env, observation, words):
-    """Write the packed observation after a step. `words` still holds the one before it."""
+def observe(env, observation, packed, i):
+    """Write env `i`'s packed observation after a step. `packed` [N, words] still holds the one before it."""
     if observation == HISTORY:
-        tables = len(words) - 3
+        tables = packed.shape[1] - 3
         for k in range(tables - 1, 0, -1):
-            words[k] = words[k - 1]
-        words[tables] = pack_decoys(env, 0, DECOYS_PER_WORD)
-        words[tables + 1] = pack_decoys(env, DECOYS_PER_WORD, NUM_HOSTS)
-        words[tables + 2] = pack_action(int(env.last_action))
+            packed[i, k] = packed[i, k - 1]
+        packed[i, tables] = pack_decoys(env, 0, DECOYS_PER_WORD)
+        packed[i, tables + 1] = pack_decoys(env, DECOYS_PER_WORD, NUM_HOSTS)
+        packed[i, tables + 2] = pack_action(int(env.last_action))
     elif observation == TABLE_SCAN:
         notice_scan(env)
-        words[1] = pack_scans(env)
-    words[0] = env.table | env.activity
+        packed[i, 1] = pack_scans(env)
+    packed[i, 0] = env.table | env.activity
+
+
+@kernel
+def observe_nothing(packed, i):
+    """Write what Blue sees when an episode begins."""
+    for k in range(packed.shape[1]):
+        packed[i, k] = 0
 
 
 @kernel
