@@ -252,7 +252,7 @@ def test_a_bar_takes_a_hue_by_name_or_any_colour():
 
 def test_shares_fill_the_bar_in_proportion():
     svg = draw_shares(("env", 1), ("learn", 3))
-    env, learn = svg.findall(f"{SVG}g/{SVG}rect")
+    _, learn = svg.findall(f"{SVG}g/{SVG}rect")
     assert float(learn.get("x")) == 190  # a quarter of 760
     assert {"25 %", "75 %", "env", "learn"} <= set(words(svg))
 
