@@ -9,7 +9,6 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 train: $(VENV)/.installed ## train a CAGE-2 defender (about a minute), score it, write its report
 	$(BIN)/redline train cage2
-	@echo "Score it on the official protocol: $(BIN)/redline eval runs/$$(ls -t runs | head -n 1)"
 
 test: $(VENV)/.installed-dev ## run all tests
 	$(BIN)/python -m pytest

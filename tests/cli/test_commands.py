@@ -38,7 +38,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_help_lists_every_command_and_loads_nothing_heavy():
-    code = "import sys; from redline.cli import main; main(['--help']); sys.exit(bool({'torch', 'numba'} & set(sys.modules)))"
+    code = "import sys; from redline.cli import main; main(['--help']); sys.exit(bool({'torch', 'numba'} & {*sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     for command in ("train", "eval", "bench", "verify", "report", "envs"):

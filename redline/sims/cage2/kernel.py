@@ -217,9 +217,8 @@ def step(state, first, last, actions, settings, packed, rewards, ended, final_pa
         observe(env, settings.observation, packed, i)
         ended[i] = env.clock == settings.max_steps
         if ended[i]:
-            for k in range(
-                packed.shape[1]
-            ):  # no slices: they count references, and threads would contend for the count
+            # word by word: slices count references, and threads would contend for the count
+            for k in range(packed.shape[1]):
                 final_packed[i, k] = packed[i, k]
             final_lost[i] = env.lost
             begin(env, settings)
