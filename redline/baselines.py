@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from redline.envs.cage2 import Cage2VectorEnv
 from redline.errors import unknown
 from redline.rollout import Decision
-from redline.sims.cage2.scenario import BLUE_RESTORE, BLUE_SLEEP, NUM_ACTIONS, NUM_HOSTS
+from redline.sims.cage2.scenario import BLUE_RESTORE, BLUE_SLEEP, FOOTHOLD, NUM_ACTIONS, NUM_HOSTS, TYPE_OF, parse_order
 
 Rule = Callable[[np.ndarray], np.ndarray]
 """Actions int64 [N] for tables [N, 52]."""
@@ -32,11 +33,39 @@ def random_rule(seed: int) -> Rule:
     return lambda tables: rng.integers(0, NUM_ACTIONS, len(tables))
 
 
-BASELINES = ("sleep", "random", "react-restore")
+def greedy_rule(order: str, env: Cage2VectorEnv) -> Rule:
+    """Restore the first host of the highest-priority compromised type, as the true state has it; nothing otherwise.
+
+    Red's foothold on User0 cannot be repaired and does not count.
+    """
+    types = parse_order(order)
+
+    def rule(tables: np.ndarray) -> np.ndarray:
+        held = env.true_state().access > 0
+        held[:, FOOTHOLD] = False
+        actions = np.full(len(tables), BLUE_SLEEP, np.int64)
+        for kind in reversed(types):  # the most important last, so that it has the last word
+            hosts = held & (kind == TYPE_OF)
+            chosen = hosts.any(axis=1)
+            actions[chosen] = BLUE_RESTORE + hosts[chosen].argmax(axis=1)
+        return actions
+
+    return rule
 
 
-def make_baseline(name: str, seed: int) -> Scripted:
-    """The baseline called `name`."""
+BASELINES = ("sleep", "random", "react-restore", "greedy:ORDER")
+GREEDY = "greedy:"
+
+
+def is_baseline(name: str) -> bool:
+    """Whether this names a baseline rather than a file."""
+    return name in BASELINES or name.startswith(GREEDY)
+
+
+def make_baseline(name: str, seed: int, env: Cage2VectorEnv) -> Scripted:
+    """The baseline called `name`, for the envs it is going to play in."""
+    if name.startswith(GREEDY):
+        return Scripted(greedy_rule(name.removeprefix(GREEDY), env))
     rules: dict[str, Rule] = {"sleep": sleep, "random": random_rule(seed), "react-restore": react_restore}
     if name not in rules:
         raise unknown("policy", name, BASELINES)

@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 
 from redline.baselines import make_baseline
 from redline.envs import make_env
+from redline.envs.cage2 import Cage2VectorEnv
 from redline.errors import RedlineError
 from redline.learn import checkpoint
 from redline.learn.acting import Actor
@@ -127,7 +128,10 @@ def evaluate_cage2(
     for rules in rule_sets:
         for length in lengths:
             for agent in red_agents:
-                setting = dataclasses.replace(scenario, rules=rules, max_steps=length, red_agent=agent)
+                # scores are the environment's own reward: obedience to a workflow pays nothing here
+                setting = dataclasses.replace(
+                    scenario, rules=rules, max_steps=length, red_agent=agent, alignment_lambda=0.0
+                )
                 returns = _returns(policy, setting, episodes, seed, deterministic)
                 scores.append(score(returns, rules, agent, length))
     return scores
@@ -136,8 +140,9 @@ def evaluate_cage2(
 def _returns(policy: Policy | str, scenario: Scenario, episodes: int, seed: int, deterministic: bool) -> np.ndarray:
     num_envs = min(episodes, BATCH)
     if isinstance(policy, str):
-        plain = dataclasses.replace(scenario, observation="table", actions="all")
-        return play(make_env("cage2", num_envs, scenario=plain), make_baseline(policy, seed), episodes, seed)
+        plain = dataclasses.replace(scenario, observation="table", actions="all", workflow="")
+        plain_env = Cage2VectorEnv(num_envs, plain)
+        return play(plain_env, make_baseline(policy, seed, plain_env), episodes, seed)
     env = make_env("cage2", num_envs, scenario=scenario, packed=True)
     return play(env, Actor(policy, num_envs, seed, deterministic=deterministic), episodes, seed)
 

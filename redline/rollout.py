@@ -68,6 +68,7 @@ class Rollout:
     masks: np.ndarray | None  # bool [R, actions]
     episode_returns: np.ndarray  # float64 [episodes that ended in this rollout]
     episode_lengths: np.ndarray  # int64, likewise
+    episode_metrics: dict[str, np.ndarray]  # what else the env has to say about them
 
     @classmethod
     def empty(cls, num_steps: int, num_envs: int, version: int = 0) -> Rollout:
@@ -88,6 +89,7 @@ class Rollout:
             masks=None,
             episode_returns=np.empty(0),
             episode_lengths=np.empty(0, np.int64),
+            episode_metrics={},
         )
 
     @property

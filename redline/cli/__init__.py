@@ -13,6 +13,7 @@ from redline.version import __version__
 COMMANDS = {
     "train": "train a policy and leave a run folder behind",
     "eval": "score a trained policy on the official protocol",
+    "search": "find the repair order that defends best (GP-UCB over all 120)",
     "report": "write a run's report as a web page",
     "bench": "measure: bench sim, bench train",
     "verify": "replay recorded episodes of the original simulator and compare every step",

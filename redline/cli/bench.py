@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 from rich.table import Table
 
@@ -14,7 +16,11 @@ from redline.cli.options import Output, combine, parse
 from redline.errors import RedlineError, unknown
 from redline.learn.config import TrainConfig, at_least
 
-KINDS = {"sim": "how fast the simulator steps", "train": "how fast training is, end to end, beside its peers"}
+KINDS = {
+    "sim": "how fast the simulator steps",
+    "train": "how fast training is, end to end, beside its peers",
+    "search": "how soon the workflow search finds a good order, beside random picks",
+}
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,27 @@ class Train:
         at_least(1, turns=self.turns)
 
 
+@dataclass(frozen=True)
+class SearchBench:
+    """Judge the workflow search by a run of `redline search --exhaustive`, which trained all 120 workflows alike."""
+
+    run: tyro.conf.Positional[Path]
+    """The folder of the exhaustive run."""
+    seeds: int = 20
+    """Searches to simulate with each method."""
+    total_episodes: int = 100_000
+    """Budget of a search, in episodes."""
+    beta: float = 2.0
+    """How much uncertainty counts in a pick."""
+    seed: int = 0
+    """Accepted by every command; seeds 0 to --seeds are simulated."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        at_least(1, seeds=self.seeds, total_episodes=self.total_episodes)
+
+
 def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -65,7 +92,7 @@ def run(arguments: list[str]) -> int:
     kind, *rest = arguments
     if kind not in KINDS:
         raise unknown("benchmark", kind, KINDS)
-    return _bench_sim(rest) if kind == "sim" else _bench_train(rest)
+    return {"sim": _bench_sim, "train": _bench_train, "search": _bench_search}[kind](rest)
 
 
 def _bench_sim(arguments: list[str]) -> int:
@@ -185,3 +212,38 @@ def _print_train(result: Any, machine: dict[str, Any], config: TrainConfig) -> N
     for text in result.missing:
         out.print(text, soft_wrap=True)
     out.print(machine_line(machine), soft_wrap=True)
+
+
+def _bench_search(arguments: list[str]) -> int:
+    command = parse("bench search", SearchBench, arguments)
+    from redline.bench.search import Landscape, bench_search, summarise
+    from redline.runs import Run
+
+    folder = Run.open(command.run)
+    if not (folder.path / "ranking.json").exists():
+        raise RedlineError(f"{command.run} has no ranking yet. Pass a finished run of: redline search --exhaustive")
+    landscape = Landscape.from_ranking(folder.read_json("ranking.json"))
+    if not landscape.complete:
+        raise RedlineError(f"{command.run} did not train all 120 workflows. Pass a run of: redline search --exhaustive")
+    budget = max(1, command.total_episodes // landscape.episodes_each)
+    courses = bench_search(landscape, command.seeds, 120, command.beta)
+    found = {name: summarise(each, landscape.episodes_each, budget) for name, each in courses.items()}
+    if command.output.json:
+        facts = {"picks": budget, "episodes_each": landscape.episodes_each, "obeyed": int(landscape.obeyed.sum())}
+        print_json({**facts, "methods": found})
+        return 0
+    table = Table(title=f"Rank of the best order found within {budget} picks, {command.seeds} searches each")
+    for column in ("", "median rank", "mean", "worst", "episodes to top 5 (median)", "to the best (median)"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, each in found.items():
+        cells = [f"{each[key]:,.1f}" for key in ("median_rank", "mean_rank", "worst_rank")]
+        cells += [f"{each[key]:,.0f}" for key in ("median_episodes_to_top_5", "median_episodes_to_best")]
+        table.add_row(name, *cells)
+    out.print(table)
+    out.print(
+        f"{int(landscape.obeyed.sum())} of 120 orders were obeyed; each pick costs {landscape.episodes_each:,} episodes. "
+        f"Best {np.nanmax(np.where(landscape.obeyed, landscape.scores, np.nan)):.2f}, "
+        f"median {np.nanmedian(landscape.scores):.2f}, worst {np.nanmin(landscape.scores):.2f}.",
+        soft_wrap=True,
+    )
+    return 0

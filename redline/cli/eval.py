@@ -21,8 +21,10 @@ _SHORT = {"B_lineAgent": "B_line", "RedMeanderAgent": "Meander", "SleepAgent": "
 class Eval:
     """Play fresh episodes with a trained policy (or a baseline) and print means and standard errors."""
 
-    policy: tyro.conf.Positional[str]
-    """A run folder, one of its checkpoints, or a baseline: sleep, random, react-restore."""
+    target: tyro.conf.Positional[str]
+    """A run folder, one of its checkpoints, or a baseline (see --policy). With --policy: the env, cage2."""
+    policy: str | None = None
+    """A baseline to score: sleep, random, react-restore, or greedy:ORDER, which restores by the true state in that order."""
     episodes: int = 1000
     """Episodes in each setting; the official protocol plays 1,000."""
     lengths: tuple[int, ...] = (30, 50, 100)
@@ -52,21 +54,30 @@ def run(arguments: list[str]) -> int:
     command = parse("eval", Eval, arguments)
     agents = _chosen("red agent", command.red_agent, RED_AGENTS)
     rule_sets = _chosen("rule set", command.rules, RULES)
-    from redline.baselines import BASELINES
+    from redline.baselines import BASELINES, GREEDY, is_baseline
     from redline.evaluate import as_json, evaluate_cage2, load_policy, scenario_of
-    from redline.sims.cage2.scenario import Scenario
+    from redline.sims.cage2.scenario import Scenario, parse_order
 
     policy: Any
     about: dict[str, Any]
-    if command.policy in BASELINES:
-        policy, scenario, about = command.policy, Scenario(), {"policy": command.policy}
+    name = command.target if command.policy is None else command.policy
+    if command.policy is not None and command.target != "cage2":
+        raise RedlineError(
+            f"--policy {command.policy} is scored in an env, not in {command.target}. Try: redline eval cage2 …"
+        )
+    if command.policy is not None and not is_baseline(name):
+        raise unknown("policy", name, BASELINES)
+    if is_baseline(name):
+        policy, scenario, about = name, Scenario(), {"policy": name}
+        if name.startswith(GREEDY):
+            parse_order(name.removeprefix(GREEDY))
     else:
-        if not Path(command.policy).exists():
+        if not Path(name).exists():
             raise RedlineError(
-                f"There is no run or checkpoint {command.policy}, and no baseline of that name. "
+                f"There is no run or checkpoint {name}, and no baseline of that name. "
                 f"Pass a run folder, or one of: {', '.join(BASELINES)}."
             )
-        trained = load_policy(Path(command.policy))
+        trained = load_policy(Path(name))
         about = {"policy": str(trained.path), "step": trained.step, "env": trained.config.env}
         if trained.config.env != "cage2":
             return _eval_other(trained, command, about)
@@ -78,7 +89,7 @@ def run(arguments: list[str]) -> int:
     if command.output.json:
         print_json({**about, "scores": as_json(scores), **_totals(scores)})
     else:
-        _print(scores, command, agents, rule_sets, scenario)
+        _print(name, scores, command, agents, rule_sets, scenario)
     return 0
 
 
@@ -105,7 +116,7 @@ def _totals(scores: list[Any]) -> dict[str, Any]:
 
 
 def _print(
-    scores: list[Any], command: Eval, agents: tuple[str, ...], rule_sets: tuple[str, ...], scenario: Any
+    name: str, scores: list[Any], command: Eval, agents: tuple[str, ...], rule_sets: tuple[str, ...], scenario: Any
 ) -> None:
     from rich import box
     from rich.table import Table
@@ -114,14 +125,14 @@ def _print(
 
     found = {(s.rules, s.red_agent, s.length): s for s in scores}
     settings = [(agent, length) for length in command.lengths for agent in agents]
-    published = {name: each for name, each in PUBLISHED.items() if any(setting in each for setting in settings)}
-    out.print(f"{command.policy}: {command.episodes:,} episodes a cell, mean return ± standard error", soft_wrap=True)
+    published = {team: each for team, each in PUBLISHED.items() if any(setting in each for setting in settings)}
+    out.print(f"{name}: {command.episodes:,} episodes a cell, mean return ± standard error", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("Red, steps", no_wrap=True)
     for rules in rule_sets:
         table.add_column(rules, justify="right", style="bold")
-    for name in published:
-        table.add_column(name, justify="right", style="dim")
+    for team in published:
+        table.add_column(team, justify="right", style="dim")
     for agent, length in settings:
         ours = [
             f"{found[rules, agent, length].mean:.2f} ±{found[rules, agent, length].stderr:.2f}" for rules in rule_sets

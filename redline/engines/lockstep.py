@@ -29,7 +29,7 @@ class Lockstep:
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
         rollout = Rollout.empty(num_steps, self.env.num_envs)
-        finished: list[tuple[np.ndarray, np.ndarray]] = []
+        finished: list[dict[str, np.ndarray]] = []
         with watch.span("policy"):
             policy.begin(num_steps)
         for t in range(num_steps):
@@ -49,16 +49,18 @@ class Lockstep:
             rollout.link_values(policy.value(self._obs))
             rollout.observations, rollout.masks = policy.observations()
         if finished:
-            rollout.episode_returns = np.concatenate([returns for returns, _ in finished])
-            rollout.episode_lengths = np.concatenate([lengths for _, lengths in finished])
+            whole = {name: np.concatenate([each[name] for each in finished]) for name in finished[0]}
+            rollout.episode_returns, rollout.episode_lengths = whole.pop("return"), whole.pop("length")
+            rollout.episode_metrics = whole
         return rollout
 
-    def _count(self, outcome: Outcome, finished: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    def _count(self, outcome: Outcome, finished: list[dict[str, np.ndarray]]) -> None:
         self._returns += outcome.rewards
         self._lengths += 1
         ended = outcome.terminated | outcome.truncated
         if ended.any():
-            finished.append((self._returns[ended], self._lengths[ended]))
+            more = {name: values[ended] for name, values in outcome.infos.get("episode_metrics", {}).items()}
+            finished.append({"return": self._returns[ended], "length": self._lengths[ended], **more})
             self._returns[ended] = 0.0
             self._lengths[ended] = 0
 

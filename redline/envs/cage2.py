@@ -21,6 +21,8 @@ from redline.sims.cage2.state import new_state
 from redline.sims.rng import seed_streams
 from redline.sims.speed import at_speed, is_cached, is_compiled
 
+NO_FIX_COMPLIANCE = 0.5  # of an episode in which nothing was fixed
+
 
 @dataclass(frozen=True)
 class TrueState:
@@ -151,11 +153,27 @@ class Cage2VectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def _final_infos(self, ended: np.ndarray) -> dict[str, Any]:
         returns = np.where(ended, self._final_lost / -10.0, 0.0)
         lengths = np.where(ended, self.scenario.max_steps, 0)
-        return {
+        infos: dict[str, Any] = {
             "final_obs": self._observation(self._final_packed),
             "_final_obs": ended.copy(),
             "episode": {"r": returns, "l": lengths},
             "_episode": ended.copy(),
+        }
+        if self.scenario.workflow:
+            account = self._account(ended)
+            infos["episode"]["r"] = account["env_return"] + account["alignment"]
+            infos["episode_metrics"] = account
+        return infos
+
+    def _account(self, ended: np.ndarray) -> dict[str, np.ndarray]:
+        """How the ended episodes obeyed the workflow: the environment's own reward apart from what obedience paid."""
+        fixes, complied = self.state.last_fixes, self.state.last_complied
+        compliance = np.where(fixes > 0, complied / np.maximum(fixes, 1), NO_FIX_COMPLIANCE)
+        return {
+            "env_return": np.where(ended, self._final_lost / -10.0, 0.0),
+            "alignment": np.where(ended, self.state.last_aligned, 0.0),
+            "compliance": np.where(ended, compliance, 0.0),
+            "fixes": np.where(ended, fixes, 0),
         }
 
     def _observation(self, packed: np.ndarray) -> np.ndarray:

@@ -97,7 +97,8 @@ class Trainer:
         arrays |= {f"actor.{name}": array for name, array in self.actor.snapshot().items()}
         arrays |= {f"engine.{name}": array for name, array in (self.engine.snapshot() or {}).items()}
         for k, rollout in enumerate(self._earlier):
-            arrays |= {f"earlier.{k}.{name}": array for name, array in vars(rollout).items() if array is not None}
+            kept = {name: value for name, value in vars(rollout).items() if isinstance(value, np.ndarray)}
+            arrays |= {f"earlier.{k}.{name}": array for name, array in kept.items()}
         values = {"step": self.step, "episodes": self.episodes, "number": self.number, "order": self.ppo.order_state()}
         return arrays, values
 
@@ -109,7 +110,7 @@ class Trainer:
         self._earlier.clear()
         for k in range(self.config.reuse):
             if saved := below(arrays, f"earlier.{k}"):
-                self._earlier.append(Rollout(**{"masks": None, **saved}))  # type: ignore[arg-type]
+                self._earlier.append(Rollout(**{"masks": None, "episode_metrics": {}, **saved}))  # type: ignore[arg-type]
         self.step, self.episodes, self.number = values["step"], values["episodes"], values["number"]
         saved_envs = below(arrays, "engine")
         if saved_envs:
@@ -179,4 +180,5 @@ def _episode_metrics(rollout: Rollout) -> dict[str, float]:
         "return_min": float(returns.min()),
         "return_max": float(returns.max()),
         "length": float(lengths.mean()),
+        **{name: float(values.mean()) for name, values in rollout.episode_metrics.items()},
     }

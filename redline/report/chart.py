@@ -23,13 +23,17 @@ LABEL_GAP = 16  # pixels from one line of text to the next
 
 @dataclass(frozen=True)
 class Series:
-    """A named curve, with an optional band from `low` to `high`. A value that is not finite leaves a gap."""
+    """A named curve, with an optional band from `low` to `high`. A value that is not finite leaves a gap.
+
+    A `quiet` one is thin and grey, behind the others, and has neither a legend nor its last value written.
+    """
 
     name: str
     x: ArrayLike
     y: ArrayLike
     low: ArrayLike | None = None
     high: ArrayLike | None = None
+    quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,15 +68,17 @@ def line_chart(
     standalone: bool = False,
 ) -> str:
     """Curves over a shared x axis, each with its last value written at its right end."""
+    series = sorted(series, key=lambda line: line.quiet)
     curves = [_points(line, log_y) for line in series]
     if not any(np.isfinite(curve[1]).any() for curve in curves):
         return _no_data(title, width, height, standalone)
     marks = [mark for mark in marks if _drawable(mark.y, log_y)]
-    legend, legend_bottom = _legend([line.name for line in series], width)
+    loud = [line.name for line in series if not line.quiet]
+    legend, legend_bottom = _legend(loud, width)
     bottom, top = height - 46, legend_bottom + 36
     y_axis = _axis([*(y for curve in curves for y in curve[1:].flat), *(mark.y for mark in marks)], bottom, top, log_y)
     labels = [_SideLabel(mark.label, None, mark.y, "axis") for mark in marks]
-    labels += _last_values(curves, y_axis, max_labels=(bottom - top) / LABEL_GAP - len(labels))
+    labels += _last_values(curves[: len(loud)], y_axis, max_labels=(bottom - top) / LABEL_GAP - len(labels))
     left = max(text_width(words) for words in y_axis.labels()) + 10
     right = width - max([24.0, *(min(text_width(label.words), width / 3) + 20 for label in labels)])
     x_axis = _axis([x for curve in curves for x in curve[0]], left, right, rounded=False)
@@ -81,8 +87,8 @@ def line_chart(
     parts = [legend, _text(0, legend_bottom + 22, scale, "muted", room=width)]
     parts += _rows(y_axis, left, right) + _columns(x_axis, bottom, x_label)
     parts += [_line(left, y_axis.at(m.y), right, y_axis.at(m.y), "muted", stroke_dasharray="5 4") for m in marks]
-    for k, (line, curve) in enumerate(zip(series, curves, strict=True)):
-        parts.append(_curve(line, curve, x_axis, y_axis, k))
+    drawn = [_curve(line, curve, x_axis, y_axis, k) for k, (line, curve) in enumerate(zip(series, curves, strict=True))]
+    parts += drawn[len(loud) :] + drawn[: len(loud)]
     parts += _side_labels(labels, x_axis, y_axis, width)
     return _svg(parts, title, width, height, standalone)
 
@@ -247,6 +253,9 @@ def _curve(line: Series, points: np.ndarray, x_axis: _Axis, y_axis: _Axis, k: in
     x, (y, low, high) = x_axis.at(points[0]), y_axis.at(points[1:])
     runs = _runs(np.isfinite(y))
     path = "".join(f"M{_path(x[run], y[run])}" for run in runs)
+    if line.quiet:
+        thin = _tag("path", d=path, fill="none", stroke=paint("axis"), stroke_opacity=0.6, stroke_linejoin="round")
+        return _tag("g", _tag("title", escape(line.name)) + thin)
     drawn = _tag(
         "path", d=path, fill="none", stroke=paint(_hue(k)), stroke_width=2, stroke_linejoin="round", **_dash(k)
     )

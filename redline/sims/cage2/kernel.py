@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from redline.sims.cage2.draws import count_bits, draw_green
+from redline.sims.cage2.obedience import close_account, open_account, pay_for_fix, pay_for_idleness
 from redline.sims.cage2.observe import (
     NO,
     PRIVILEGED,
@@ -67,6 +68,7 @@ def begin(env, settings):
     env.red_kind = env.green_kind = 0
     env.red_target = env.green_host = -1
     env.red_exploit = env.red_other = env.red_top = env.red_outcome = env.red_detected = env.red_escalation = -1
+    open_account(env)
     env.scans_noticed = 0
     env.last_action = env.latest_scan = -1
     env.impossible = 0
@@ -209,13 +211,19 @@ def reset(state, first, last, settings, packed):
 def step(state, first, last, actions, settings, packed, rewards, ended, final_packed, final_lost):
     """Advance envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order.
 
-    An env whose time is up shows its last observation and its score in `final_*` and begins again at once.
+    An env whose time is up shows its last observation and its score in `final_*` and begins again at once. With a
+    workflow the reward includes what obedience pays; `final_lost` never does.
     """
     for i in range(first, last):
         env = state[i]
-        rewards[i] = play(env, int(actions[i]), settings) / -10.0
+        paid = pay_for_fix(env, int(actions[i]), settings) if settings.workflow else 0.0
+        lost = play(env, int(actions[i]), settings)
         observe(env, settings.observation, packed, i)
         ended[i] = env.clock == settings.max_steps
+        if ended[i] and settings.workflow:
+            paid += pay_for_idleness(env, settings)
+            close_account(env)
+        rewards[i] = lost / -10.0 + paid
         if ended[i]:
             # word by word: slices count references, and threads would contend for the count
             for k in range(packed.shape[1]):

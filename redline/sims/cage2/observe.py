@@ -20,7 +20,9 @@ from redline.sims.cage2.scenario import (
     NUM_HOSTS,
     SPECIAL_PORT,
     TABLE_SCAN,
+    TYPES,
     Scenario,
+    parse_order,
 )
 from redline.sims.speed import kernel
 
@@ -161,6 +163,9 @@ class Layout:
         self.mask = np.array([(1 << width) - 1 for *_, width in fields], np.int64)
         self.high = np.array([1 if width == 1 else 2 for *_, width in fields], np.int8)
         self.num_words = int(self.word.max()) + 1
+        self.constant = _workflow_values(scenario)  # the same for every observation, so nothing of it is packed
+        self.names += tuple(f"workflow[{k // 5}].{TYPES[k % 5]}" for k in range(len(self.constant)))
+        self.high = np.concatenate([self.high, np.ones(len(self.constant), np.int8)])
 
     def __len__(self) -> int:
         return len(self.names)
@@ -169,7 +174,16 @@ class Layout:
         """The values int8 [n, len(self)] of packed observations int64 [n, words]."""
         values = np.empty((len(packed), len(self)), np.int8)
         _unpack(packed, self.word, self.shift, self.mask, values)
+        if len(self.constant):
+            values[:, len(self.word) :] = self.constant
         return values
+
+
+def _workflow_values(scenario: Scenario) -> np.ndarray:
+    """The workflow as a 5x5 one-hot int8 [25]: row is the position, column the type. Nothing without a workflow."""
+    if not scenario.workflow:
+        return np.empty(0, np.int8)
+    return np.eye(len(TYPES), dtype=np.int8)[list(parse_order(scenario.workflow))].reshape(-1)
 
 
 def _fields(scenario: Scenario) -> list[tuple[str, int, int, int]]:

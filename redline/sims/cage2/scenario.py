@@ -6,6 +6,7 @@ observation, of the action table and of recorded traces. Sets of hosts and of po
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +28,20 @@ WINDOWS = 0b0_0111_0000_1100  # Enterprise1-2 and User0-2; the others run Linux
 
 COSTS_TEN = 0b1000_1110  # losing Enterprise0-2 or Op_Server0 costs 10 tenths a step
 COSTS_ONE = 0b1_1110_0111_0001  # all others 1 tenth; User0 costs nothing
+
+TYPES = ("defender", "enterprise", "op_server", "op_host", "user")
+"""Kinds of machine, which a workflow puts in order of repair."""
+FIXED_ORDERS = {
+    "critical_first": (0, 2, 1, 3, 4),
+    "enterprise_focus": (1, 0, 2, 3, 4),
+    "user_priority": (4, 0, 1, 2, 3),
+    "operational_focus": (2, 3, 0, 1, 4),
+    "balanced": (0, 1, 2, 4, 3),
+    "reverse": (4, 3, 1, 2, 0),
+}
+"""Orders people use, as indices into `TYPES`."""
+TYPE_OF = np.array([0, 1, 1, 1, 3, 3, 3, 2, 4, 4, 4, 4, 4], np.int8)
+TYPE_HOSTS = np.array([sum(1 << h for h in range(NUM_HOSTS) if TYPE_OF[h] == t) for t in range(5)], np.int16)
 
 SUBNETS = ("Enterprise", "Operational", "User")
 SUBNET_MEMBERS = np.array([0b1111, 0b1111_0000, 0b1_1111_0000_0000], np.int16)
@@ -144,6 +159,12 @@ class Settings(NamedTuple):
     observation: int
     b_line_share: float
     meander_share: float
+    workflow: bool
+    order: tuple[int, int, int, int, int]
+    alignment: float
+    bonus: float
+    penalty: float
+    count_foothold: bool
 
 
 @dataclass(frozen=True)
@@ -166,6 +187,16 @@ class Scenario:
     """Tables kept by the history observation."""
     actions: str = "all"
     """all (145), or reduced (54): one action per host that deploys its next best decoy."""
+    workflow: str = ""
+    """Order of repair to obey, all five types joined by commas (defender, enterprise, op_server, op_host, user)."""
+    alignment_lambda: float = 30.0
+    """With a workflow: reward of a fully obedient episode, paid as obedience changes."""
+    compliance_bonus: float = 0.0
+    """With a workflow: extra reward of each obedient fix, as a multiple of lambda."""
+    violation_penalty: float = 0.0
+    """With a workflow: extra cost of each disobedient fix, as a multiple of lambda."""
+    count_foothold: bool = False
+    """With a workflow: count User0, which Red can never lose, as compromised."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played, saying what could."""
@@ -176,6 +207,7 @@ class Scenario:
         _require("wrapper", self.wrapper, WRAPPERS)
         _require("observation", self.observation, OBSERVATIONS)
         _require("action set", self.actions, ACTIONS)
+        parse_order(self.workflow or ",".join(TYPES))
         if self.max_steps < 0:
             raise RedlineError(f"An episode of {self.max_steps} steps cannot be played. Try --max-steps 100.")
         if not 1 <= self.history <= 16:
@@ -202,7 +234,35 @@ class Scenario:
             observation=OBSERVATIONS.index(self.observation),
             b_line_share=agents.count("B_lineAgent") / len(agents),
             meander_share=agents.count("RedMeanderAgent") / len(agents),
+            workflow=bool(self.workflow),
+            order=parse_order(self.workflow or ",".join(TYPES)),
+            alignment=float(self.alignment_lambda),
+            bonus=float(self.alignment_lambda * self.compliance_bonus),
+            penalty=float(self.alignment_lambda * self.violation_penalty),
+            count_foothold=self.count_foothold,
         )
+
+
+def parse_order(text: str) -> tuple[int, int, int, int, int]:
+    """The types of a workflow, first to repair first, as indices into `TYPES`.
+
+    Written as the five types between commas or arrows, or as the name of one of `FIXED_ORDERS`.
+    """
+    text = text.strip()
+    names = [name.strip().lower().replace("-", "_") for name in re.split(r",|-?>|→", text)]
+    if names[0] in FIXED_ORDERS and len(names) == 1:
+        return FIXED_ORDERS[names[0]]
+    if len(names) == 1 and names[0] not in TYPES:
+        raise unknown("workflow", text, FIXED_ORDERS)
+    for place, name in enumerate(names):
+        _require("host type", name, TYPES)
+        if name in names[:place]:
+            raise RedlineError(f"The workflow {text!r} lists {name} twice. Name each host type once.")
+    missing = [name for name in TYPES if name not in names]
+    if missing:
+        raise RedlineError(f"The workflow {text!r} lacks {', '.join(missing)}. Try {','.join([*names, *missing])}.")
+    first, second, third, fourth, fifth = (TYPES.index(name) for name in names)
+    return first, second, third, fourth, fifth
 
 
 def _require(what: str, given: str, known: tuple[str, ...]) -> None:

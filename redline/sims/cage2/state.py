@@ -62,6 +62,13 @@ _FIELDS: list[tuple] = [
     ("last_action", np.int16),
     ("scans_noticed", np.int16),
     ("latest_scan", np.int8),
+    # obedience to a workflow: this episode, and the one before it
+    ("aligned", np.float64),  # alignment reward so far
+    ("fixes", np.int16),
+    ("complied", np.int16),  # fixes that obeyed
+    ("last_aligned", np.float64),
+    ("last_fixes", np.int16),
+    ("last_complied", np.int16),
     # recorded choices
     ("scripted", np.int8),
     ("script_host", np.int8),

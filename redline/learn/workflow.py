@@ -1,0 +1,140 @@
+"""Training a defender that obeys one workflow: the inner level of the workflow search."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from redline.engines.lockstep import Lockstep
+from redline.envs import make_env
+from redline.learn import checkpoint
+from redline.learn.acting import Actor
+from redline.learn.config import TrainConfig, config_from_json, config_to_json
+from redline.learn.policy import Policy
+from redline.learn.train import Trainer, below, make_policy
+from redline.sims.cage2.scenario import Scenario
+from redline.timing.stopwatch import Stopwatch
+
+IMPROVEMENT = 0.01  # compliance that counts as progress
+
+
+@dataclass(frozen=True)
+class Gate:
+    """When a workflow has been trained enough."""
+
+    threshold: float
+    patience: int
+    min_updates: int
+    max_updates: int
+    early: bool = True
+    """Stop at the threshold; off, the whole budget is used."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Train one workflow, from a checkpoint of its own, from another's weights, or from scratch. Picklable."""
+
+    workflow_id: int
+    config: dict[str, Any]  # of the trainer, as JSON
+    gate: Gate
+    folder: str  # where its checkpoints go
+    own: str | None = None  # checkpoint to continue
+    other: str | None = None  # checkpoint whose weights to begin with
+
+
+@dataclass(frozen=True)
+class Result:
+    """What training a workflow gave."""
+
+    workflow_id: int
+    passed: bool
+    env_reward: float
+    compliance: float
+    episodes: int  # played by this task
+    checkpoint: str
+    rows: list[dict[str, float]] = field(default_factory=list)  # one per update
+
+
+def train_workflow(task: Task) -> Result:
+    """Train until the gate is passed, the budget is used, or compliance no longer improves."""
+    trainer = Trainer(config_from_json(task.config))
+    if task.own is not None:
+        found = checkpoint.load(Path(task.own))
+        trainer.restore(found.arrays, found.values)
+    elif task.other is not None:
+        _borrow_weights(trainer.policy, Path(task.other))
+    before, rows = trainer.episodes, _train(trainer, task.gate)
+    arrays, values = trainer.snapshot()
+    values["config"] = task.config
+    path = checkpoint.save(Path(task.folder), trainer.step, arrays, values, keep=2)
+    trainer.close()
+    last = rows[-1]
+    passed = last["compliance"] >= task.gate.threshold
+    played = trainer.episodes - before
+    return Result(task.workflow_id, passed, last["env_reward"], last["compliance"], played, str(path), rows)
+
+
+def _borrow_weights(policy: Policy, path: Path) -> None:
+    weights = below(checkpoint.load(path).arrays, "policy")
+    policy.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+
+
+def _train(trainer: Trainer, gate: Gate) -> list[dict[str, float]]:
+    rows: list[dict[str, float]] = []
+    best, stale = -1.0, 0
+    while len(rows) < gate.max_updates:
+        update = trainer.update()
+        rows.append(_row(update))
+        compliance = rows[-1]["compliance"]
+        best, stale = (compliance, 0) if compliance > best + IMPROVEMENT else (best, stale + 1)
+        if not gate.early or len(rows) < gate.min_updates:
+            continue
+        if compliance >= gate.threshold or stale >= gate.patience:
+            break
+    return rows
+
+
+def _row(update: Any) -> dict[str, float]:
+    metrics, seconds = update.metrics, update.breakdown.seconds
+    return {
+        "update": update.number,
+        "episodes": update.episodes,
+        "env_reward": metrics["env_return"],
+        "alignment_reward": metrics["alignment"],
+        "total_reward": metrics["return"],
+        "compliance": metrics["compliance"],
+        "fixes": metrics["fixes"],
+        "collect_seconds": round(seconds["collect",], 6),
+        "update_seconds": round(seconds["learn",], 6),
+    }
+
+
+@dataclass(frozen=True)
+class Obeyed:
+    """How a workflow's policy does in fresh episodes."""
+
+    env_returns: np.ndarray
+    compliance: float
+
+
+def play_workflow(path: Path, episodes: int, seed: int) -> Obeyed:
+    """Fresh episodes of a workflow's policy: the environment's own reward, and how obedient it was."""
+    found = checkpoint.load(path)
+    config = config_from_json(found.values["config"])
+    scenario = dataclasses.replace(Scenario(**config.env_options), alignment_lambda=0.0)
+    env = make_env("cage2", episodes, scenario=scenario, packed=True)
+    policy = make_policy(env, config, seed=0)
+    _borrow_weights(policy, path)
+    rollout = Lockstep(env, seed).collect(Actor(policy, episodes, seed + 1), scenario.max_steps, Stopwatch())
+    return Obeyed(rollout.episode_metrics["env_return"], float(rollout.episode_metrics["compliance"].mean()))
+
+
+def workflow_config(base: TrainConfig, order: str, seed: int) -> dict[str, Any]:
+    """The settings of one workflow's training, as JSON."""
+    options = {**base.env_options, "workflow": order}
+    return config_to_json(dataclasses.replace(base, env_options=options, seed=seed))

@@ -1,0 +1,418 @@
+"""Independent tasks side by side: in this process, in several, or on a Ray cluster.
+
+Who finishes first changes nothing. Results come back in the order of the tasks, and if several tasks fail, the error is
+that of the earliest one. A task must be safe to run again, because it is when its worker dies halfway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from redline.errors import RedlineError, unknown
+from redline.files import warn_on_stderr
+
+T = TypeVar("T")
+R = TypeVar("R")
+Handle = TypeVar("Handle")
+
+RUNNERS = ("here", "processes", "ray")
+ATTEMPTS = 3
+"""How often a task is run before we believe that it is the task that kills its workers."""
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+}
+CONNECT_SECONDS = 5.0
+PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+
+
+class Runner(Protocol):
+    """A way to run tasks that know nothing of each other."""
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """What `function` returns for each task, in the order of the tasks."""
+
+    def close(self) -> None:
+        """Let the workers go. Closing twice is fine."""
+
+
+def make_runner(name: str, workers: int, ray_address: str | None = None) -> Runner:
+    """The runner of that name. `ray_address` is for "ray": "auto" or host:port joins a cluster that is already there."""
+    if name not in RUNNERS:
+        raise unknown("runner", name, RUNNERS)
+    if workers < 1:
+        raise RedlineError(f"{workers} workers cannot run anything. Try 1 or more.")
+    if name == "ray":
+        return OnRay(workers, ray_address)
+    return Processes(workers) if name == "processes" else Here()
+
+
+class Here:
+    """Runs tasks one after another, in this process."""
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """What `function` returns for each task."""
+        return [function(task) for task in tasks]
+
+    def close(self) -> None:
+        """There is nobody to let go."""
+
+
+# What crosses between processes. Payloads and answers travel as bytes: an object that cannot be read on the other side
+# is then an error like any other, where an executor would take it for the death of a worker.
+
+
+class Raised(NamedTuple):
+    """A task's exception, and the traceback that does not survive the journey."""
+
+    error: BaseException
+    traceback: str
+
+
+class Died(NamedTuple):
+    """A worker that is gone, in words that follow "its worker"."""
+
+    how: str
+
+
+class WorkerTraceback(Exception):
+    """The worker's traceback as text: the cause of the exception that reaches the caller."""
+
+    def __str__(self) -> str:
+        return f"\n\n{self.args[0]}"
+
+
+def attempt(payload: bytes, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
+    """Run one pickled (function, task) in a worker, and pickle what comes of it: a 1-tuple with the result or a `Raised`."""
+    try:
+        function, task = pickle.loads(payload)
+        return dumps((function(task),))
+    except BaseException as error:
+        return dumps(Raised(_portable(error, dumps), traceback.format_exc().rstrip()))
+
+
+def _portable(error: BaseException, dumps: Callable[[Any], bytes]) -> BaseException:
+    """The error itself if it can be unpickled, else the nearest thing that can."""
+    try:
+        pickle.loads(dumps(error))
+    except Exception:
+        stays = isinstance(error, RedlineError)
+        return RedlineError(str(error)) if stays else RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+class Crew(Protocol[Handle]):
+    """Workers that run payloads; a handle stands for one attempt under way."""
+
+    def start(self, payload: bytes) -> Handle:
+        """Begin an attempt."""
+
+    def first_done(self, handles: list[Handle]) -> list[Handle]:
+        """Wait until something has come of at least one attempt."""
+
+    def outcome(self, handle: Handle) -> bytes | Died:
+        """What came of it: the pickled answer, or a dead worker."""
+
+    def abandon(self, handles: list[Handle]) -> None:
+        """Stop these attempts now."""
+
+
+def run_all(crew: Crew[Handle], payloads: Sequence[bytes], num_workers: int) -> list[Any]:
+    """All results in order, or the error of the earliest task that fails.
+
+    Tasks start in order. So when one fails, those before it have at least started: they may finish, in case one of them
+    fails too. Those after it are stopped.
+    """
+    waiting = deque(range(len(payloads)))
+    running: dict[Handle, int] = {}
+    answers: dict[int, Any] = {}
+    deaths: Counter[int] = Counter()
+    try:
+        while waiting or running:
+            while waiting and len(running) < num_workers:
+                index = waiting.popleft()
+                running[crew.start(payloads[index])] = index
+            for handle in sorted(crew.first_done(list(running)), key=running.__getitem__):
+                if handle not in running:
+                    continue  # stopped a moment ago, because an earlier task failed
+                outcome = crew.outcome(handle)
+                index = running.pop(handle)
+                if isinstance(outcome, Died):
+                    deaths[index] += 1
+                    if deaths[index] < ATTEMPTS:
+                        attempts = f"attempt {deaths[index] + 1} of {ATTEMPTS}"
+                        task = f"Task {index + 1} of {len(payloads)}"
+                        warn_on_stderr(f"{task} is run again ({attempts}): its worker {outcome.how}.")
+                        waiting.appendleft(index)
+                        continue
+                    answers[index] = _given_up(index, len(payloads), outcome)
+                else:
+                    answers[index] = pickle.loads(outcome)
+                if isinstance(answers[index], Raised):
+                    waiting = deque(other for other in waiting if other < index)
+                    crew.abandon([other_handle for other_handle, other in running.items() if other > index])
+                    running = {other_handle: other for other_handle, other in running.items() if other < index}
+    finally:
+        crew.abandon(list(running))
+    in_order = [answers[index] for index in sorted(answers)]
+    for answer in in_order:
+        if isinstance(answer, Raised):
+            raise answer.error from (WorkerTraceback(answer.traceback) if answer.traceback else None)
+    return [result for (result,) in in_order]
+
+
+def _given_up(index: int, num_tasks: int, died: Died) -> Raised:
+    line = f"Task {index + 1} of {num_tasks} lost its worker {ATTEMPTS} times; the last one {died.how}."
+    if "SIGKILL" in died.how:
+        line += " Linux does that when memory runs out: try fewer workers."
+    return Raised(RedlineError(line), "")
+
+
+# Processes on this machine
+
+
+class Processes:
+    """Runs tasks in worker processes, which stay for the next `run`.
+
+    The death of one worker breaks its whole `ProcessPoolExecutor`, and the executor does not say whose task it was. So
+    every worker is a pool of its own: its neighbours do not notice, and it had one task only.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._num_workers = workers
+        self._idle: list[_Worker] = []
+        self._busy: dict[Future[bytes], _Worker] = {}
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """What `function` returns for each task. The function must be importable by name, as pickle wants it."""
+        return run_all(self, [pickle.dumps((function, task)) for task in tasks], self._num_workers)
+
+    def close(self) -> None:
+        """End the workers at once: they hold nothing that is not on disk or already here."""
+        _end([*self._idle, *self._busy.values()])
+        self._idle.clear()
+        self._busy.clear()
+
+    def start(self, payload: bytes) -> Future[bytes]:
+        """Hand the payload to an idle worker, or to a new one."""
+        while self._idle:
+            worker = self._idle.pop()
+            try:
+                return self._submit(worker, payload)
+            except BrokenProcessPool:  # it died while it had nothing to do: no task has suffered
+                _end([worker])
+        return self._submit(_Worker(), payload)
+
+    def _submit(self, worker: _Worker, payload: bytes) -> Future[bytes]:
+        future = worker.pool.submit(attempt, payload)
+        self._busy[future] = worker
+        return future
+
+    def first_done(self, handles: list[Future[bytes]]) -> list[Future[bytes]]:
+        """Wait for the first of them."""
+        return list(wait(handles, return_when=FIRST_COMPLETED).done)
+
+    def outcome(self, handle: Future[bytes]) -> bytes | Died:
+        """The answer, or how the worker died."""
+        worker = self._busy[handle]
+        try:
+            answer = handle.result()
+        except BrokenProcessPool:
+            del self._busy[handle]
+            return Died(worker.post_mortem())
+        del self._busy[handle]
+        self._idle.append(worker)
+        return answer
+
+    def abandon(self, handles: list[Future[bytes]]) -> None:
+        """Kill the workers that are at it."""
+        _end([self._busy.pop(handle) for handle in handles if handle in self._busy])
+
+
+class _Worker:
+    """A pool of one spawned process. Never forked: the parent may have loaded torch, whose threads a fork would lose."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        # The kernel tells a child when the thread that made it ends. Only for the main thread is that the parent's end.
+        by_main_thread = threading.current_thread() is threading.main_thread()
+        self.pool = ProcessPoolExecutor(
+            1, mp_context=context, initializer=_begin_work, initargs=(os.getpid(), by_main_thread)
+        )
+        with _environment(ONE_THREAD), _sigint_blocked():  # a child inherits both, and has them before its first import
+            self.pool.submit(os.getpid)  # an executor starts its process with its first task
+        (self.process,) = self.pool._processes.values()  # the only way to learn pid and exit code
+
+    def post_mortem(self) -> str:
+        """How this worker, whose pool is broken, came to its end."""
+        self.pool.shutdown()  # joins the process, so that the exit code is known
+        code = self.process.exitcode
+        if code is None:
+            how = "vanished"
+        elif code < 0:
+            how = f"was killed by {_signal_name(-code)}"
+        else:
+            how = f"exited with code {code}"
+        return f"(pid {self.process.pid}) {how}"
+
+
+def _end(workers: Sequence[_Worker]) -> None:
+    for worker in workers:
+        worker.process.kill()
+    for worker in workers:
+        worker.pool.shutdown(cancel_futures=True)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+_environment_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Sets environment variables for as long as it takes to start a process."""
+    with _environment_lock:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    """Holds Ctrl-C back. A child started meanwhile is deaf to it from birth, and prints no traceback of its imports."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_work(parent_pid: int, by_main_thread: bool) -> None:
+    """In a new worker: leave Ctrl-C to the parent, and do not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    if sys.platform == "linux" and by_main_thread:  # works even while a task holds the interpreter's lock
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    if os.getppid() != parent_pid:  # it was gone before we asked to be told
+        os._exit(1)
+
+
+def _exit_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)
+
+
+# A Ray cluster
+
+
+class OnRay:
+    """Runs tasks on Ray: a cluster of this machine alone, or the one at `address` ("auto" or host:port).
+
+    Where the program has called `ray.init` itself, that connection is used, and left open.
+    """
+
+    def __init__(self, workers: int, address: str | None = None) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise RedlineError("The ray runner needs Ray: pip install 'redline[ray]'.") from error
+        self._ray: Any = ray
+        self._num_workers = workers
+        self._ours = not ray.is_initialized()
+        if self._ours:
+            _connect(ray, workers, address)
+        # Ray's own retries are silent, so the retries are ours: they are counted and reported as for processes.
+        options = {"num_cpus": 1, "max_retries": 0, "runtime_env": {"env_vars": ONE_THREAD}}
+        self._attempt = self._ray.remote(**options)(attempt)
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """What `function` returns for each task. Functions a worker cannot import are sent along."""
+        dumps = self._ray.cloudpickle.dumps
+        return run_all(self, [dumps((function, task)) for task in tasks], self._num_workers)
+
+    def close(self) -> None:
+        """Disconnect, if it was us who connected; a cluster of our own goes away."""
+        if self._ours:
+            self._ours = False
+            self._ray.shutdown()
+
+    def start(self, payload: bytes) -> Any:
+        """Submit it as a Ray task."""
+        return self._attempt.remote(payload, self._ray.cloudpickle.dumps)
+
+    def first_done(self, handles: list[Any]) -> list[Any]:
+        """Wait for the first of them."""
+        return self._ray.wait(handles, num_returns=1)[0]
+
+    def outcome(self, handle: Any) -> bytes | Died:
+        """The answer, or that the worker or its node died."""
+        lost = self._ray.exceptions
+        try:
+            return self._ray.get(handle)
+        except (lost.WorkerCrashedError, lost.NodeDiedError, lost.ObjectLostError, lost.OutOfMemoryError) as error:
+            return Died(f"on Ray was lost ({type(error).__name__})")
+
+    def abandon(self, handles: list[Any]) -> None:
+        """Have Ray kill the workers that are at it."""
+        for handle in handles:
+            self._ray.cancel(handle, force=True)
+
+
+def _connect(ray: Any, workers: int, address: str | None) -> None:
+    """Join the cluster at `address`, or start one here. Prints nothing, and leaves our handling of SIGTERM as it was."""
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        if address is None:
+            ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+        else:
+            _knock(address)
+            ray.init(address=address, **quiet)
+    except (OSError, ValueError, RuntimeError) as error:
+        where = f"at {address!r} " if address else ""
+        reason = str(error).strip().split("\n")[0]
+        raise RedlineError(
+            f"No Ray cluster {where}could be reached ({reason}). Try 'auto', host:port, or none."
+        ) from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_sigterm)
+
+
+def _knock(address: str) -> None:
+    """Fails within seconds where nobody listens; Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
