@@ -243,6 +243,7 @@ def _make_search(folder: Any, options: SearchOptions) -> Any:
             folder=str(folder.path / "policies" / names.replace(",", "-")),
             own=order.own,
             other=None if options.exhaustive else order.other,
+            iteration=order.iteration,
         )
 
     runner = options.runner or ("processes" if options.parallel_workflows > 1 else "here")

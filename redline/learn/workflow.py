@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import torch
 
 from redline.engines.lockstep import Lockstep
 from redline.envs import make_env
+from redline.errors import RedlineError
 from redline.learn import checkpoint
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig, config_from_json, config_to_json
@@ -21,6 +25,8 @@ from redline.sims.cage2.scenario import Scenario
 from redline.timing.stopwatch import Stopwatch
 
 IMPROVEMENT = 0.01  # compliance that counts as progress
+SAVE_SECONDS = 1.0
+UNDER_WAY = "under-way"
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class Task:
     folder: str  # where its checkpoints go
     own: str | None = None  # checkpoint to continue
     other: str | None = None  # checkpoint whose weights to begin with
+    iteration: int = 0  # of the search; tells an interrupted training of this task from one of another
 
 
 @dataclass(frozen=True)
@@ -61,22 +68,48 @@ class Result:
 
 
 def train_workflow(task: Task) -> Result:
-    """Train until the gate is passed, the budget is used, or compliance no longer improves."""
+    """Train until the gate is passed, the budget is used, or compliance no longer improves.
+
+    Training that takes longer than a second leaves its state behind as it goes, and a task that is run again goes on
+    from there, to the same result.
+    """
     trainer = Trainer(config_from_json(task.config))
+    under_way = Path(task.folder) / UNDER_WAY
+    rows = _pick_up(trainer, task, under_way)
+    _train(trainer, task, rows, under_way)
+    path = _save(trainer, task, Path(task.folder), {})
+    shutil.rmtree(under_way, ignore_errors=True)
+    trainer.close()
+    last = rows[-1]
+    passed = last["compliance"] >= task.gate.threshold
+    played = (
+        len(rows)
+        * trainer.config.num_envs
+        * trainer.config.num_steps
+        // Scenario(**trainer.config.env_options).max_steps
+    )
+    return Result(task.workflow_id, passed, last["env_reward"], last["compliance"], played, str(path), rows)
+
+
+def _pick_up(trainer: Trainer, task: Task, under_way: Path) -> list[dict[str, float]]:
+    """Put the trainer where the task begins, or where an interrupted run of this task had come to; the rows until there."""
+    with suppress(RedlineError):
+        found = checkpoint.load(checkpoint.latest(under_way))
+        if found.values["iteration"] == task.iteration and found.values["config"] == task.config:
+            trainer.restore(found.arrays, found.values)
+            return list(found.values["rows"])
     if task.own is not None:
         found = checkpoint.load(Path(task.own))
         trainer.restore(found.arrays, found.values)
     elif task.other is not None:
         _borrow_weights(trainer.policy, Path(task.other))
-    before, rows = trainer.episodes, _train(trainer, task.gate)
+    return []
+
+
+def _save(trainer: Trainer, task: Task, folder: Path, more: dict[str, Any]) -> Path:
     arrays, values = trainer.snapshot()
-    values["config"] = task.config
-    path = checkpoint.save(Path(task.folder), trainer.step, arrays, values, keep=2)
-    trainer.close()
-    last = rows[-1]
-    passed = last["compliance"] >= task.gate.threshold
-    played = trainer.episodes - before
-    return Result(task.workflow_id, passed, last["env_reward"], last["compliance"], played, str(path), rows)
+    values |= {"config": task.config, **more}
+    return checkpoint.save(folder, trainer.step, arrays, values, keep=2)
 
 
 def _borrow_weights(policy: Policy, path: Path) -> None:
@@ -84,19 +117,28 @@ def _borrow_weights(policy: Policy, path: Path) -> None:
     policy.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
 
 
-def _train(trainer: Trainer, gate: Gate) -> list[dict[str, float]]:
-    rows: list[dict[str, float]] = []
+def _train(trainer: Trainer, task: Task, rows: list[dict[str, float]], under_way: Path) -> None:
+    """Add rows until the task is done."""
+    saved_at = time.monotonic()
+    while not _done(rows, task.gate):
+        rows.append(_row(trainer.update()))
+        if time.monotonic() - saved_at > SAVE_SECONDS:
+            _save(trainer, task, under_way, {"iteration": task.iteration, "rows": rows})
+            saved_at = time.monotonic()
+
+
+def _done(rows: list[dict[str, float]], gate: Gate) -> bool:
+    """Whether the gate is passed, the budget used, or patience at an end."""
+    if len(rows) >= gate.max_updates:
+        return True
+    if not gate.early or len(rows) < gate.min_updates:
+        return False
+    if rows[-1]["compliance"] >= gate.threshold:
+        return True
     best, stale = -1.0, 0
-    while len(rows) < gate.max_updates:
-        update = trainer.update()
-        rows.append(_row(update))
-        compliance = rows[-1]["compliance"]
-        best, stale = (compliance, 0) if compliance > best + IMPROVEMENT else (best, stale + 1)
-        if not gate.early or len(rows) < gate.min_updates:
-            continue
-        if compliance >= gate.threshold or stale >= gate.patience:
-            break
-    return rows
+    for row in rows:
+        best, stale = (row["compliance"], 0) if row["compliance"] > best + IMPROVEMENT else (best, stale + 1)
+    return stale >= gate.patience
 
 
 def _row(update: Any) -> dict[str, float]:

@@ -186,6 +186,40 @@ def test_a_search_killed_at_any_moment_goes_on_as_if_it_had_not(tmp_path: Path):
     assert logs(folder) == logs(tmp_path / "straight")
 
 
+def test_a_training_stopped_between_two_updates_goes_on_to_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from redline.cli.search import SearchOptions
+    from redline.learn import workflow as inner
+
+    base = SearchOptions(episodes_per_update=8, max_steps=20).trainer()
+    config = inner.workflow_config(base, "user,defender,enterprise,op_server,op_host", 5)
+    gate = inner.Gate(threshold=2.0, patience=99, min_updates=1, max_updates=9)
+
+    def task(folder: str) -> inner.Task:
+        return inner.Task(7, config, gate, str(tmp_path / folder), iteration=3)
+
+    straight = inner.train_workflow(task("straight"))
+    monkeypatch.setattr(inner, "SAVE_SECONDS", 0.0)
+    updates = iter(range(5))
+
+    def counted(update: Any, row: Any = inner._row) -> dict[str, float]:
+        if next(updates, None) is None:
+            raise KeyboardInterrupt
+        return row(update)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inner, "_row", counted)
+        with pytest.raises(KeyboardInterrupt):
+            inner.train_workflow(task("stopped"))
+    resumed = inner.train_workflow(task("stopped"))
+    assert [{k: v for k, v in row.items() if k not in TIMES} for row in resumed.rows] == [
+        {k: v for k, v in row.items() if k not in TIMES} for row in straight.rows
+    ]
+    first, second = (Path(result.checkpoint) / "arrays.safetensors" for result in (straight, resumed))
+    assert first.read_bytes() == second.read_bytes()
+
+
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "redline", "search", "cage2", "--run-dir", str(folder), "--no-exhaustive"]
