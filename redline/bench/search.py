@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from redline.search.ucb import GPUCB, RandomSearch
+from redline.search.ucb import GPUCB, OneByOne
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Course:
         return next((k for k, found in enumerate(self.ranks, start=1) if found <= rank), float("inf"))
 
 
-def simulate(picker: GPUCB | RandomSearch, landscape: Landscape, picks: int) -> Course:
+def simulate(picker: GPUCB | OneByOne, landscape: Landscape, picks: int) -> Course:
     """Let a searcher loose on a known landscape."""
     best, ranks = 121, []
     for _ in range(picks):
@@ -74,7 +74,7 @@ def bench_search(landscape: Landscape, seeds: int, picks: int, beta: float) -> d
     """Courses of both searchers, one per seed."""
     return {
         "GP-UCB": [simulate(GPUCB(seed, beta), landscape, picks) for seed in range(seeds)],
-        "random": [simulate(RandomSearch(seed), landscape, picks) for seed in range(seeds)],
+        "random": [simulate(OneByOne(seed), landscape, picks) for seed in range(seeds)],
     }
 
 

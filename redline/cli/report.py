@@ -31,7 +31,8 @@ class Report:
 def run(arguments: list[str]) -> int:
     """Parse and write."""
     from redline.report.learning import write_learning_svg, write_report
-    from redline.report.search import write_search_pngs, write_search_report
+    from redline.report.search import write_search_report
+    from redline.report.search_pictures import write_search_pngs
     from redline.runs import Run
     from redline.search import KIND
 

@@ -219,7 +219,7 @@ def _make_search(folder: Any, options: SearchOptions) -> Any:
     from redline.learn.workflow import Gate, Task, train_workflow, workflow_config
     from redline.search.parallel import make_runner
     from redline.search.search import Budget, Order, Search
-    from redline.search.ucb import GPUCB, Sweep
+    from redline.search.ucb import GPUCB, OneByOne
     from redline.search.workflow import ALL_WORKFLOWS, TYPES
 
     base = options.trainer()
@@ -250,7 +250,7 @@ def _make_search(folder: Any, options: SearchOptions) -> Any:
     return Search(
         run=folder,
         budget=Budget(total, options.episodes_per_update, options.max_episodes_per_workflow, options.min_updates),
-        ucb=Sweep() if options.exhaustive else GPUCB(options.seed, options.beta),
+        ucb=OneByOne() if options.exhaustive else GPUCB(options.seed, options.beta),
         runner=make_runner(runner, options.parallel_workflows, options.ray_address),
         make_task=make_task,
         train=train_workflow,

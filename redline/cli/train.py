@@ -182,7 +182,7 @@ def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -
             returns = evaluate_env(trained, folder.eval_episodes, trainer.config.seed + 1_000_003, False)
             scores = [score(returns, "", "", 0)]
         summary |= {"mean": scores[0].mean, "stderr": scores[0].stderr, "eval_episodes": scores[0].episodes}
-        session._write_json(SCORES, {"scores": as_json(scores)})
+        session.write_json(SCORES, {"scores": as_json(scores)})
     summary["report"] = str(write_report(run))
     return summary
 

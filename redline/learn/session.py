@@ -64,7 +64,7 @@ class Session:
         self.breakdown = Breakdown(0.0)
         self._log = MetricsLog(run.metrics, resume_at_step, warn=warn)
         self._save = guarded(self._write_checkpoint, warn, "a checkpoint")
-        self._write_json = guarded(run.write_json, warn, "to the run folder")
+        self.write_json = guarded(run.write_json, warn, "to the run folder")
         self._events = _events(run.path) if saving.tensorboard else None
         self._events_go = guarded(self._write_events, warn, "TensorBoard events")
 
@@ -105,7 +105,7 @@ class Session:
     def save(self) -> bool:
         """Write a checkpoint now. Returns whether that worked."""
         self._log.sync()
-        self._write_json(BREAKDOWN, self.breakdown.to_json())
+        self.write_json(BREAKDOWN, self.breakdown.to_json())
         return self._save()
 
     def _write_checkpoint(self) -> None:

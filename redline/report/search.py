@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -16,9 +16,9 @@ from redline.files import reason
 from redline.metrics import load_metrics
 from redline.report.chart import Bar, Mark, Series, bar_chart, line_chart
 from redline.report.dots import Dot, Kind, dot_columns, dot_rows
-from redline.report.heatmap import ABOVE, BELOW, STRONGEST, heat_map, shades
+from redline.report.heatmap import ABOVE, BELOW, heat_map
 from redline.report.learning import REPORT, _settings
-from redline.report.page import HUES, NOTHING, PALETTE, Section, escape, facts, figure, note, page, short, table
+from redline.report.page import NOTHING, Section, escape, facts, figure, note, page, short, table
 from redline.runs import Run
 from redline.search.workflow import ALL_WORKFLOWS, TYPES
 
@@ -262,7 +262,7 @@ def _headline(run: Run, search: Search) -> str:
             ("workflows trained", len(trained)),
             ("passed the gate", sum(each.kind is PASSED for each in search.workflows)),
             ("infeasible", sum(each.kind is INFEASIBLE for each in search.workflows)),
-            ("score of the best", _fixed(search.best.mean) if search.best else NOTHING),
+            ("score of the best", fixed(search.best.mean) if search.best else NOTHING),
             ("seconds of training", f"{np.nansum(updates['collect_seconds'] + updates['update_seconds']):,.0f}"),
         ]
     )
@@ -276,16 +276,17 @@ def _winner(search: Search) -> str:
     where = "in the final evaluation" if search.evaluated else "while training (the final evaluation is still to come)"
     return (
         f"<p>Best workflow: <strong>{escape(best.name)}</strong>, with {escape(_with_interval(best))} an episode "
-        f"and a compliance of {escape(_fixed(best.compliance))} {escape(where)}.</p>"
+        f"and a compliance of {escape(fixed(best.compliance))} {escape(where)}.</p>"
     )
 
 
 def _with_interval(scored: Scored) -> str:
     wide = f" ± {WIDE * scored.stderr:.2f}" if math.isfinite(scored.stderr) else ""
-    return _fixed(scored.mean) + wide
+    return fixed(scored.mean) + wide
 
 
-def _fixed(value: float) -> str:
+def fixed(value: float) -> str:
+    """A number with two decimals, a dash for none."""
     return f"{value:.2f}".replace("-", "−") if math.isfinite(value) else NOTHING
 
 
@@ -293,17 +294,17 @@ def _ranking(search: Search) -> str:
     if not search.workflows:
         return note("No workflow has been trained to its end yet, so there is nothing to rank.")
     everyone = sorted(search.workflows + search.baselines, key=_worst_last)
-    shown = _ranked(search)
+    shown = ranked(search)
     chart = dot_rows(
         [Dot(each.name, each.mean, each.kind, WIDE * each.stderr) for each in shown],
         title="Environment reward an episode, best first" + (" (bars: 95 % interval)" if search.evaluated else ""),
         unit="environment reward an episode",
-        floor=_floor(search),
+        floor=lowest_shown(search),
     )
     best_id = search.best.workflow_id if search.best else None
     left_out = len(everyone) - len(shown)
     caption = f"The {left_out} worst workflows are in the table only. " if left_out else ""
-    if any(each.mean < _floor(search) for each in shown):
+    if any(each.mean < lowest_shown(search) for each in shown):
         caption += "Arrows: far below the rest, off the chart."
     best_row = next(
         (k for k, each in enumerate(everyone) if each.kind is not BASELINE and each.workflow_id == best_id), None
@@ -312,9 +313,9 @@ def _ranking(search: Search) -> str:
         [
             place,
             each.name,
-            _fixed(each.mean),
+            fixed(each.mean),
             f"{WIDE * each.stderr:.2f}" if math.isfinite(each.stderr) else NOTHING,
-            _fixed(each.compliance),
+            fixed(each.compliance),
             int(each.trained_episodes) if math.isfinite(each.trained_episodes) else NOTHING,
             STATUS[each.kind],
         ]
@@ -325,18 +326,18 @@ def _ranking(search: Search) -> str:
     return early + figure(chart, caption.strip()) + table(headers, lines, highlight=best_row)
 
 
-def _ranked(search: Search) -> list[Scored]:
+def ranked(search: Search) -> list[Scored]:
     """Who is in the ranking chart, best first: every baseline, and as many workflows as there is room for."""
     room = max(MAX_RANKED - len(search.baselines), NUM_HIGHLIGHTED)
     return sorted(search.workflows[:room] + search.baselines, key=_worst_last)
 
 
-def _floor(search: Search) -> float:
+def lowest_shown(search: Search) -> float:
     """Below this, a score would only squeeze the others together."""
-    return _far_below(np.array([each.mean for each in search.workflows]))
+    return far_below(np.array([each.mean for each in search.workflows]))
 
 
-def _far_below(values: np.ndarray) -> float:
+def far_below(values: np.ndarray) -> float:
     """Eight times as far below the highest value as the median is, and no nearer to it than zero."""
     values = values[np.isfinite(values)]
     if not values.size:
@@ -358,7 +359,7 @@ def _beliefs(search: Search) -> str:
         y_label="environment reward an episode",
     )
     lines = [
-        [place, k, _name(k), _fixed(mean[k]), f"± {std[k]:.2f}", STATUS[kinds[k]]]
+        [place, k, _name(k), fixed(mean[k]), f"± {std[k]:.2f}", STATUS[kinds[k]]]
         for place, k in enumerate(order[:10], start=1)
     ]
     return figure(chart, "Point at a dot to read its order. The ten highest means:") + table(
@@ -395,17 +396,17 @@ def _pairs(search: Search) -> str:
 
 
 def _learning(search: Search) -> str:
-    rewards = _curves(search, "env_reward")
+    rewards = curves(search, "env_reward")
     if not rewards:
         return note(f"There are no rows in {TRAINING_LOG} yet.")
     charts = [_reward_chart(rewards, "Environment reward while training, best workflows in colour")]
-    floor = _far_below(search.updates["env_reward"])
+    floor = far_below(search.updates["env_reward"])
     if (search.updates["env_reward"] < floor).any():
-        near = [Series(c.name, c.x, _above(floor, c.y), quiet=c.quiet) for c in rewards]
+        near = [Series(c.name, c.x, above(floor, c.y), quiet=c.quiet) for c in rewards]
         charts.append(_reward_chart(near, f"The same above {short(floor, 2)}"))
     charts.append(
         line_chart(
-            _curves(search, "compliance"),
+            curves(search, "compliance"),
             title="Compliance while training",
             x_label="episodes of this workflow",
             y_label="complying share of the fixes",
@@ -420,11 +421,12 @@ def _reward_chart(curves: Sequence[Series], title: str) -> str:
     return line_chart(curves, title=title, x_label="episodes of this workflow", y_label="environment reward an episode")
 
 
-def _above(floor: float, values: Any) -> np.ndarray:
+def above(floor: float, values: Any) -> np.ndarray:
+    """Values, with gaps where they lie below `floor`."""
     return np.where(np.asarray(values) >= floor, values, np.nan)
 
 
-def _curves(search: Search, column: str) -> list[Series]:
+def curves(search: Search, column: str) -> list[Series]:
     """One curve a workflow over its own episodes: the highlighted ones best first, then the others, quiet."""
     updates, ids = search.updates, [int(k) for k in np.unique(search.updates["workflow_id"])]
     highlighted = [k for k in search.highlighted if k in ids]
@@ -434,150 +436,3 @@ def _curves(search: Search, column: str) -> list[Series]:
         rows = updates["workflow_id"] == k
         curves.append(Series(_name(k), updates["episodes"][rows], updates[column][rows], quiet=k in others))
     return curves
-
-
-def write_search_pngs(run: Run) -> list[Path]:
-    """Write the main charts into the run folder as PNG files. A chart with nothing to show yet is left out."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise RedlineError("PNG files need matplotlib: pip install 'redline[plot]'.") from error
-    search = read_search(run)
-    pictures: list[tuple[str, bool, Callable[[Search], Figure]]] = [
-        ("ranking.png", any(math.isfinite(each.mean) for each in search.workflows), _ranking_figure),
-        ("gp.png", search.beliefs is not None, _beliefs_figure),
-        ("positions.png", search.beliefs is not None, _places_figure),
-        ("learning.png", bool(len(search.updates["step"])), _learning_figure),
-    ]
-    written = []
-    for name, has_data, draw in pictures:
-        if not has_data:
-            continue
-        path = run.path / name
-        try:
-            draw(search).savefig(path, dpi=160)
-        except OSError as error:
-            raise RedlineError(f"The picture cannot be written to {path}: {reason(error)}.") from error
-        written.append(path)
-    return written
-
-
-def _new_figure(width: float, height: float, title: str) -> tuple[Any, Any]:
-    """A figure and its axes, in the colours of the page in light mode."""
-    from matplotlib.figure import Figure
-
-    fig = Figure(figsize=(width, height), layout="constrained")
-    axes = fig.add_subplot()
-    fig.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=_light("ink"))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(_light("axis"))
-    axes.tick_params(colors=_light("muted"), labelsize=9)
-    axes.grid(color=_light("grid"), linewidth=0.8)
-    axes.set_axisbelow(True)
-    return fig, axes
-
-
-def _light(colour: str) -> str:
-    return PALETTE[colour][0]
-
-
-def _draw_dots(
-    axes: Any, x: np.ndarray, y: np.ndarray, spread: np.ndarray, kinds: Sequence[Kind], sideways: bool
-) -> None:
-    """Dots with error bars, one legend entry a kind; `sideways` bars run along x."""
-    for kind in dict.fromkeys(kinds):
-        mine = np.array([each is kind for each in kinds])
-        colour, bars = _light(kind.colour), np.nan_to_num(spread[mine])
-        axes.errorbar(
-            x[mine],
-            y[mine],
-            **{"xerr" if sideways else "yerr": bars},
-            label=kind.name,
-            fmt="x" if kind.shape == "cross" else "o",
-            color=colour,
-            markerfacecolor=_light("surface") if kind.shape == "ring" else colour,
-            ecolor=(colour, 0.6),
-            markersize=6 if sideways or kind.shape == "cross" else 4,
-            markeredgewidth=1.8 if kind.shape == "cross" else 1.3,
-            elinewidth=1.3,
-            zorder=2 if kind.shape == "ring" else 3,
-        )
-    axes.figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
-
-
-def _ranking_figure(search: Search) -> Any:
-    shown = [each for each in _ranked(search) if math.isfinite(each.mean)]
-    title = "Workflows and baselines, best first" + (" (95 % intervals)" if search.evaluated else "")
-    fig, axes = _new_figure(9.5, 1.6 + 0.26 * len(shown), title)
-    mean, stderr = (np.array([getattr(each, name) for each in shown]) for name in ("mean", "stderr"))
-    near = mean >= _floor(search)
-    rows = np.arange(len(shown))
-    kinds = [each.kind for each in shown]
-    _draw_dots(
-        axes, mean[near], rows[near], WIDE * stderr[near], [k for k, ok in zip(kinds, near, strict=True) if ok], True
-    )
-    axes.grid(visible=False, axis="y")
-    left, right = axes.get_xlim()
-    edge = left + 0.01 * (right - left)
-    for row in rows[~near]:
-        colour = _light(kinds[row].colour)
-        axes.plot(edge, row, marker="<", color=colour, markersize=6)
-        axes.annotate(_fixed(mean[row]), (edge, row), (9, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.set_xlim(left, right)
-    axes.set_yticks(rows, [each.name for each in shown], color=_light("ink"))
-    axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.set_xlabel("environment reward an episode", color=_light("muted"))
-    return fig
-
-
-def _beliefs_figure(search: Search) -> Any:
-    assert search.beliefs is not None
-    order = search.beliefs.best_first
-    fig, axes = _new_figure(9.5, 4.4, "Gaussian process over all 120 workflows (± one standard deviation)")
-    kinds = [search.beliefs.kinds[k] for k in order]
-    places = np.arange(1, len(order) + 1)
-    _draw_dots(axes, places, search.beliefs.mean[order], search.beliefs.std[order], kinds, False)
-    axes.set_xlim(-1, len(order) + 2)
-    axes.set_xlabel("place by mean", color=_light("muted"))
-    axes.set_ylabel("environment reward an episode", color=_light("muted"))
-    return fig
-
-
-def _places_figure(search: Search) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    assert search.beliefs is not None
-    values, centre = position_values(search.beliefs.mean), float(search.beliefs.mean.mean())
-    fig, axes = _new_figure(7.2, 4.6, "Mean GP value by type and place (blue: better)")
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0, labelsize=10, colors=_light("ink"))
-    colours = LinearSegmentedColormap.from_list("worse to better", [_light(BELOW), _light("surface"), _light(ABOVE)])
-    gaps = {"edgecolors": _light("surface"), "linewidth": 3}
-    axes.pcolormesh(STRONGEST * shades(values, centre), cmap=colours, vmin=-1, vmax=1, **gaps)
-    axes.invert_yaxis()
-    for (kind, place), value in np.ndenumerate(values):
-        axes.text(place + 0.5, kind + 0.5, _fixed(value), ha="center", va="center", color=_light("ink"))
-    axes.set_xticks(np.arange(len(PLACES)) + 0.5, PLACES)
-    axes.set_yticks(np.arange(len(TYPES)) + 0.5, TYPES)
-    axes.set_xlabel("place in the workflow", color=_light("muted"))
-    return fig
-
-
-def _learning_figure(search: Search) -> Any:
-    floor = _far_below(search.updates["env_reward"])
-    cut = f", above {short(floor, 2)}" if (search.updates["env_reward"] < floor).any() else ""
-    fig, axes = _new_figure(9.5, 5.2, f"Environment reward while training{cut}; the best workflows in colour")
-    hues = iter(HUES)
-    for curve in _curves(search, "env_reward"):
-        y = _above(floor, curve.y)
-        if curve.quiet:
-            axes.plot(curve.x, y, color=_light("axis"), linewidth=0.9, alpha=0.6, zorder=2)
-        else:
-            axes.plot(curve.x, y, color=_light(next(hues)), linewidth=2, zorder=3, label=curve.name)
-    if search.highlighted:
-        fig.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=2)
-    axes.xaxis.set_major_formatter(lambda episodes, _: f"{episodes:,.0f}")
-    axes.set_xlabel("episodes of this workflow", color=_light("muted"))
-    axes.set_ylabel("environment reward an episode", color=_light("muted"))
-    return fig

@@ -1,4 +1,4 @@
-"""Which workflow to try next: GP-UCB, and random search to compare it with.
+"""Which workflow to try next: GP-UCB, and one after another to compare it with.
 
 Both are asked for workflow ids and told what came of them. What they answer depends on the seed and on what is known
 at that moment (values, infeasible workflows, picks still pending), never on the order in which it became known.
@@ -161,58 +161,24 @@ class GPUCB:
         return mean + self.beta * std
 
 
-class RandomSearch:
-    """Picks workflows in an order drawn from the seed, each once."""
+class OneByOne:
+    """Picks each workflow once: in an order drawn from the seed, or in order of id without one."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int | None = None) -> None:
         self.seed = seed
         self.trials = Trials()
 
     def ask(self, count: int = 1) -> list[int]:
         """The next `count` workflows, fewer when they run out."""
-        drawn = np.random.default_rng(self.seed).permutation(len(ALL_WORKFLOWS)).tolist()
+        ids = np.arange(len(ALL_WORKFLOWS))
+        order = ids if self.seed is None else np.random.default_rng(self.seed).permutation(ids)
         touched = self.trials.touched
-        picks = [id for id in drawn if id not in touched][:count]
+        picks = [id for id in order.tolist() if id not in touched][:count]
         self.trials.pending.update(picks)
         return picks
 
     def tell(self, id: int, value: float) -> None:
-        """A workflow's value; chance does not care."""
-        self.trials.tell(id, value)
-
-    def tell_infeasible(self, id: int) -> None:
-        """A workflow that cannot be obeyed."""
-        self.trials.tell_infeasible(id)
-
-    def retire(self, id: int) -> None:
-        """A workflow with no budget left."""
-        self.trials.retire(id)
-
-    def snapshot(self) -> dict[str, Any]:
-        """All that `restore` needs to go on exactly like this, ready for JSON."""
-        return {"seed": self.seed, **self.trials.to_json()}
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Become the search that made this snapshot."""
-        self.seed = int(saved["seed"])
-        self.trials = Trials.from_json(saved)
-
-
-class Sweep:
-    """Picks every workflow once, in order of id."""
-
-    def __init__(self) -> None:
-        self.trials = Trials()
-
-    def ask(self, count: int = 1) -> list[int]:
-        """The next `count` workflows, fewer at the end."""
-        touched = self.trials.touched
-        picks = [id for id in range(len(ALL_WORKFLOWS)) if id not in touched][:count]
-        self.trials.pending.update(picks)
-        return picks
-
-    def tell(self, id: int, value: float) -> None:
-        """A workflow's value."""
+        """A workflow's value; the order does not care."""
         self.trials.tell(id, value)
 
     def tell_infeasible(self, id: int) -> None:
@@ -230,9 +196,10 @@ class Sweep:
         return mean, np.zeros_like(mean), mean
 
     def snapshot(self) -> dict[str, Any]:
-        """All that `restore` needs, ready for JSON."""
-        return self.trials.to_json()
+        """All that `restore` needs to go on exactly like this, ready for JSON."""
+        return {"seed": self.seed, **self.trials.to_json()}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Become the sweep that made this snapshot."""
+        """Become the search that made this snapshot."""
+        self.seed = saved["seed"]
         self.trials = Trials.from_json(saved)

@@ -12,7 +12,8 @@ from redline.errors import RedlineError
 from redline.report.chart import Series, line_chart
 from redline.report.dots import Dot, Kind, dot_columns, dot_rows
 from redline.report.heatmap import heat_map, shades
-from redline.report.search import pair_effects, position_values, write_search_pngs, write_search_report
+from redline.report.search import pair_effects, position_values, write_search_report
+from redline.report.search_pictures import write_search_pngs
 from redline.runs import Run
 from redline.search.workflow import ALL_WORKFLOWS, DISTANCES, TYPES
 

@@ -7,10 +7,10 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from redline.search.ucb import GPUCB, RandomSearch
+from redline.search.ucb import GPUCB, OneByOne
 from redline.search.workflow import ALL_WORKFLOWS, DISTANCES, Workflow
 
-SEARCHES = [GPUCB, RandomSearch]
+SEARCHES = [GPUCB, OneByOne]
 every_search = pytest.mark.parametrize("Search", SEARCHES)
 
 PEAK = 77
@@ -203,5 +203,5 @@ def picks_until_found(search, peak: int, seed: int) -> int:
 def test_gp_ucb_finds_the_best_workflow_in_far_fewer_picks_than_chance():
     peaks = {seed: int(np.random.default_rng([seed, 2]).integers(120)) for seed in range(10)}
     by_gp = mean(picks_until_found(GPUCB(seed), peak, seed) for seed, peak in peaks.items())
-    by_chance = mean(picks_until_found(RandomSearch(seed), peak, seed) for seed, peak in peaks.items())
+    by_chance = mean(picks_until_found(OneByOne(seed), peak, seed) for seed, peak in peaks.items())
     assert by_gp < by_chance / 3
