@@ -116,7 +116,7 @@ def _session(config: TrainConfig | None, env_options: dict[str, Any], folder: Fo
         config = dataclasses.replace(config, env_options={**config.env_options, **env_options})
     say("Loading torch …")
     from redline.learn.session import Session
-    from redline.learn.train import Trainer
+    from redline.learn.train import Trainer, warm_up
     from redline.runs import Run
 
     if folder.resume is not None:
@@ -124,6 +124,7 @@ def _session(config: TrainConfig | None, env_options: dict[str, Any], folder: Fo
         say(f"Resuming {session.run.path} at step {session.trainer.step:,}.")
         return session
     assert config is not None
+    warm_up(config)
     trainer = Trainer(config)
     data = config_to_json(config)
     found = (

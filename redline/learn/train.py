@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -132,6 +133,15 @@ def train(config: TrainConfig) -> Iterator[Update]:
     try:
         yield from trainer
     finally:
+        trainer.close()
+
+
+def warm_up(config: TrainConfig) -> None:
+    """Have everything compiled that a run needs, by a tiny run of the same kind, so that no update has to wait for it."""
+    if config.env in ENVS:
+        tiny = dataclasses.replace(config, num_envs=2, num_steps=4, ppo=dataclasses.replace(config.ppo, minibatches=1))
+        trainer = Trainer(tiny)
+        trainer.update()
         trainer.close()
 
 
