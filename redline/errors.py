@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST_NAMES = 12
+
 
 class RedlineError(Exception):
     """Something the user can put right: the command line prints it as one line and exits with code 2."""
@@ -18,4 +20,5 @@ def unknown(what: str, given: str, known: Iterable[str]) -> RedlineError:
     if nearest:
         name = next(name for name in names if name.lower() == nearest[0])
         hint = f" Did you mean {name!r}?"
-    return RedlineError(f"There is no {what} {given!r}.{hint} Known: {', '.join(names)}.")
+    shown = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+    return RedlineError(f"There is no {what} {given!r}.{hint} Known: {shown}.")

@@ -75,12 +75,14 @@ class Trained:
 
 def score(returns: np.ndarray, rules: str, red_agent: str, length: int) -> Score:
     """Mean and standard error of episode returns."""
-    std = float(returns.std(ddof=1)) if len(returns) > 1 else 0.0
+    std = float(returns.std(ddof=1)) if len(returns) > 1 else float("nan")
     return Score(rules, red_agent, length, len(returns), float(returns.mean()), std / len(returns) ** 0.5, std)
 
 
 def load_policy(path: Path) -> Trained:
     """The policy of a run (its newest checkpoint) or of one checkpoint."""
+    if (path / "search_state.json").exists():
+        raise RedlineError(f"{path} is a workflow search. Its best policy is {path / 'best'}, once the search is done.")
     found = checkpoint.load(checkpoint.resolve(path))
     if "config" not in found.values:
         raise RedlineError(f"{found.path} does not say what was trained. It was not written by `redline train`.")

@@ -11,10 +11,13 @@ every reader knows that.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -27,6 +30,7 @@ from redline.files import encode_json, make_folder, reason, replace_file, sync_f
 CONFIG = "config.json"
 METRICS = "metrics.csv"
 CHECKPOINTS = "checkpoints"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,23 @@ class Run:
                 path.rmdir()  # refuses when anyone else's files are in it
             raise _cannot_begin(path, error) from error
         return run
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Claim the run for this process until the block ends, or say which process has it."""
+        with (self.path / LOCK).open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                file.seek(0)
+                owner = file.read().strip() or "unknown"
+                raise RedlineError(
+                    f"{self.path} is in use by process {owner}. Wait for it to end, or stop it."
+                ) from error
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
 
     @property
     def checkpoints(self) -> Path:

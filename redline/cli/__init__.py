@@ -15,7 +15,7 @@ COMMANDS = {
     "eval": "score a trained policy on the official protocol",
     "search": "find the repair order that defends best (GP-UCB over all 120)",
     "report": "write a run's report as a web page",
-    "bench": "measure: bench sim, bench train",
+    "bench": "measure: bench sim, bench train, bench search",
     "verify": "replay recorded episodes of the original simulator and compare every step",
     "envs": "list the envs and their options",
 }
@@ -57,5 +57,5 @@ def _overview() -> str:
         "PPO training at the speed of the hardware, for simulators that used to be too slow to train on.\n\n"
         f"commands:\n{commands}\n\n"
         "  redline COMMAND --help   every option of a command\n"
-        "  redline train cage2      a CAGE-2 defender in about a minute\n"
+        "  redline train cage2      a CAGE-2 defender in half a minute\n"
     )

@@ -75,7 +75,7 @@ class SearchBench:
     beta: float = 2.0
     """How much uncertainty counts in a pick."""
     seed: int = 0
-    """Accepted by every command; seeds 0 to --seeds are simulated."""
+    """Accepted by every command; the simulated searches have seeds 0, 1, 2, …"""
     output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
 
     def __post_init__(self) -> None:
@@ -221,7 +221,9 @@ def _bench_search(arguments: list[str]) -> int:
 
     folder = Run.open(command.run)
     if not (folder.path / "ranking.json").exists():
-        raise RedlineError(f"{command.run} has no ranking yet. Pass a finished run of: redline search --exhaustive")
+        raise RedlineError(
+            f"{command.run} has no ranking of workflows. Pass a finished run of: redline search --exhaustive"
+        )
     landscape = Landscape.from_ranking(folder.read_json("ranking.json"))
     if not landscape.complete:
         raise RedlineError(f"{command.run} did not train all 120 workflows. Pass a run of: redline search --exhaustive")

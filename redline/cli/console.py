@@ -13,7 +13,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from redline.cli.options import Output
 
-out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+class _Out(Console):
+    """A console whose reader may leave, as `| head` does: that is no failure."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the command end quietly."""
+        raise BrokenPipeError
+
+
+out = _Out(highlight=False, width=None if sys.stdout.isatty() else 120)
 err = Console(stderr=True, highlight=False)
 
 

@@ -12,7 +12,8 @@ import tyro
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, parse
 from redline.errors import RedlineError, unknown
-from redline.sims.cage2.scenario import RED_AGENTS, RULES
+from redline.learn.config import at_least
+from redline.sims.cage2.scenario import GREEN_AGENTS, RED_AGENTS, RULES
 
 _SHORT = {"B_lineAgent": "B_line", "RedMeanderAgent": "Meander", "SleepAgent": "Sleep"}
 
@@ -33,6 +34,8 @@ class Eval:
     """Red agents to face, separated by commas, or all."""
     rules: str = "all"
     """Rule sets to play under: final, leaderboard, or all."""
+    green_agent: str = "SleepAgent"
+    """Green agent: SleepAgent, as the protocol has it, or GreenAgent."""
     deterministic: bool = False
     """Always take the likeliest action instead of drawing one."""
     seed: int = 0
@@ -41,6 +44,7 @@ class Eval:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played."""
+        at_least(0, seed=self.seed)
         if self.episodes < 1:
             raise RedlineError(f"--episodes {self.episodes} cannot be scored. Try --episodes 1000.")
         if not self.lengths or min(self.lengths) < 1:
@@ -52,7 +56,10 @@ class Eval:
 def run(arguments: list[str]) -> int:
     """Parse, play, print."""
     command = parse("eval", Eval, arguments)
+    command = dataclasses.replace(command, lengths=tuple(dict.fromkeys(command.lengths)))
     agents = _chosen("red agent", command.red_agent, RED_AGENTS)
+    if command.green_agent not in GREEN_AGENTS:
+        raise unknown("green agent", command.green_agent, GREEN_AGENTS)
     rule_sets = _chosen("rule set", command.rules, RULES)
     from redline.baselines import BASELINES, GREEDY, is_baseline
     from redline.evaluate import as_json, evaluate_cage2, load_policy, scenario_of
@@ -82,6 +89,7 @@ def run(arguments: list[str]) -> int:
         if trained.config.env != "cage2":
             return _eval_other(trained, command, about)
         policy, scenario = trained.policy, scenario_of(trained.config)
+    scenario = dataclasses.replace(scenario, green_agent=command.green_agent)
     scores = evaluate_cage2(
         policy, scenario, episodes=command.episodes, lengths=command.lengths, red_agents=agents, rule_sets=rule_sets,
         seed=command.seed, deterministic=command.deterministic,
@@ -147,14 +155,28 @@ def _print(
     out.print(
         "Columns final and leaderboard: our score under each rule set. Cardiff, Keeping it RL (KIRL) and Mindrake: the "
         "published leaderboard of 12 August 2022, to be compared with column leaderboard only. "
-        f"Ours: observation {scenario.observation}, wrapper {scenario.wrapper}, actions {scenario.actions}.",
+        f"Ours: {_describe(scenario)}.",
         soft_wrap=True,
     )
+
+
+def _describe(scenario: Any) -> str:
+    """What the policy sees and does, in words."""
+    depth = f" of {scenario.history} tables" if scenario.observation == "history" else ""
+    obeys = f", obeying {scenario.workflow.replace(',', ' > ')}" if scenario.workflow else ""
+    green = "" if scenario.green_agent == "SleepAgent" else f", {scenario.green_agent}"
+    return f"observation {scenario.observation}{depth}, wrapper {scenario.wrapper}, actions {scenario.actions}{green}{obeys}"
 
 
 def _eval_other(trained: Any, command: Eval, about: dict[str, Any]) -> int:
     from redline.evaluate import evaluate_env, score
 
+    protocol = ("lengths", "red_agent", "rules", "green_agent")
+    given = [name for name in protocol if getattr(command, name) != Eval.__dataclass_fields__[name].default]
+    if given:
+        raise RedlineError(
+            f"--{given[0].replace('_', '-')} is for cage2; this policy plays {trained.config.env}. Leave it out."
+        )
     found = score(evaluate_env(trained, command.episodes, command.seed, command.deterministic), "", "", 0)
     if command.output.json:
         print_json({**about, "episodes": found.episodes, "mean": found.mean, "stderr": found.stderr, "std": found.std})

@@ -46,6 +46,7 @@ def _comma_list(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.
 
 def parse(command: str, kind: type[T], arguments: list[str]) -> T:
     """The options of `command` as a dataclass of type `kind`; nested dataclasses share one flat list of options."""
+    arguments = ["None" if each == "none" else each for each in arguments]  # as Python spells it
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints):

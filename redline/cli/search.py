@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from redline.errors import RedlineError, unknown
 from redline.files import warn_on_stderr
 from redline.learn.config import PPOConfig, TrainConfig, at_least
 from redline.search import KIND
+from redline.threads import cores
 
 RANKING = "ranking.json"
 
@@ -74,6 +76,7 @@ class SearchOptions:
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         from redline.engines import ENGINES
+        from redline.search.parallel import RUNNERS
         from redline.sims.cage2.scenario import Scenario
 
         at_least(1, total_episodes=self.total_episodes, episodes_per_update=self.episodes_per_update)
@@ -83,6 +86,8 @@ class SearchOptions:
         at_least(1, eval_episodes=self.eval_episodes)
         if self.env != "cage2":
             raise unknown("env with workflows", self.env, ["cage2"])
+        if self.runner and self.runner not in RUNNERS:
+            raise unknown("runner", self.runner, RUNNERS)
         if self.engine not in ENGINES:
             raise unknown("engine", self.engine, ENGINES)
         if not 0.0 <= self.compliance_threshold <= 1.0:
@@ -159,29 +164,32 @@ def _divisor_below(size: int, wanted: int) -> int:
 def run(arguments: list[str]) -> int:
     """Parse, search, rank, report."""
     command = parse("search", Command, arguments)
-    output = command.output
     folder, options = _open(command)
+    with folder.locked():
+        return _search(folder, options, command.output)
+
+
+def _search(folder: Any, options: SearchOptions, output: Output) -> int:
     say = (lambda text: None) if output.quiet or output.json else (lambda text: err.print(text, soft_wrap=True))
-    say(
-        f"Searching in {folder.path}: {options.total_episodes:,} episodes, {options.parallel_workflows} workflow(s) at once"
-    )
+    say(f"Searching in {folder.path}: {options.total_episodes:,} episodes, {options.parallel_workflows} at once")
+    if options.parallel_workflows > cores() and options.runner != "ray":
+        say(f"{options.parallel_workflows} workflows at once on {cores()} cores: they will get in each other's way.")
     started = time.monotonic()
     search = _make_search(folder, options)
     from redline.learn.session import Interrupt
 
+    total = 120 * options.max_episodes_per_workflow if options.exhaustive else options.total_episodes
     with Interrupt().listening() as interrupt, Watcher(output) as watcher:
         for pick in search:
-            total = 120 * search.budget.max_episodes_per_workflow if options.exhaustive else options.total_episodes
-            result = pick.result
-            watcher.show(
-                pick.used / total, f"pick {pick.iteration + 1}  reward {result.env_reward:8.2f}  {pick.used:,} episodes"
-            )
+            told = f"pick {pick.iteration + 1}  reward {pick.result.env_reward:8.2f}  {pick.used:,} episodes"
+            watcher.show(pick.used / total, told)
             if interrupt:
                 break
     search.close()
     if interrupt:
+        path = shlex.quote(str(folder.path))
         warn_on_stderr(
-            f"redline: interrupted after {search.used} episodes. Continue with: redline search --resume {folder.path}"
+            f"redline: interrupted after {search.used} episodes. Continue with: redline search --resume {path}"
         )
         return interrupt.exit_code
     summary = _finish(folder, search, options, time.monotonic() - started)
@@ -264,7 +272,9 @@ def _finish(folder: Any, search: Any, options: SearchOptions, seconds: float) ->
     from redline.search.ranking import name_best, rank
 
     ranking = rank(folder, search.known, options.eval_episodes, options.seed, options.env_options())
-    name_best(folder, ranking["best"])
+    best = ranking["best"]
+    if best is not None:
+        name_best(folder, best)
     folder.write_json(RANKING, ranking)
     summary = {
         "run": str(folder.path),
@@ -276,9 +286,9 @@ def _finish(folder: Any, search: Any, options: SearchOptions, seconds: float) ->
         "seconds": search.seconds,
         "wall_seconds": seconds,
         "steps_per_second": search.used * options.max_steps / search.seconds if search.seconds else None,
-        "best": ranking["best"],
-        "mean": ranking["best"]["mean"],
-        "stderr": ranking["best"]["stderr"],
+        "best": best,
+        "mean": best["mean"] if best else None,
+        "stderr": best["stderr"] if best else None,
         "baselines": ranking["baselines"],
         "report": str(write_search_report(folder)),
     }
@@ -303,13 +313,16 @@ def _print(summary: dict[str, Any], folder: Any) -> None:
         table.add_row(f"baseline: {entry['name']}", f"{entry['mean']:.2f} ±{entry['stderr']:.2f}", "", "", "")
     out.print(table)
     best = summary["best"]
+    found = (
+        f"Best: [bold]{best['order']}[/bold], {best['mean']:.2f} ± {best['stderr']:.2f} over {best['episodes']:,} episodes."
+        f"\nNext: redline eval {shlex.quote(summary['run'] + '/best')}"
+        if best
+        else "None of them was obeyed, so there is no best one. Try more episodes, or a lower --compliance-threshold."
+    )
     out.print(
         f"\n{summary['episodes']:,} episodes, {summary['picks']} picks of {summary['workflows']} workflows "
         f"({summary['infeasible']} not obeyed) in {summary['seconds']:.1f} s; with scoring and report "
         f"{summary['wall_seconds']:.1f} s.\n"
-        f"Best: [bold]{best['order']}[/bold], {best['mean']:.2f} ± {best['stderr']:.2f} "
-        f"over {best['episodes']:,} episodes.\n"
-        f"Run folder: {summary['run']}\nReport:     {summary['report']}\n"
-        f"Next:       redline eval {summary['run']}/best",
+        f"Run folder: {summary['run']}\nReport:     {summary['report']}\n{found}",
         soft_wrap=True,
     )

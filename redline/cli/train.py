@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +49,15 @@ class Resume:
 def run(arguments: list[str]) -> int:
     """Parse, train, report."""
     if any(each == "--resume" or each.startswith("--resume=") for each in arguments):
-        command: Any = parse("train", combine_required("Train", resume=Resume, saving=Saving, output=Output), arguments)
+        kind = combine_required("Train", resume=Resume, saving=Saving, output=Output)
+        try:
+            command: Any = parse("train", kind, [each for each in arguments if each != "cage2"])
+        except RedlineError as error:
+            if "Unrecognized" not in str(error):
+                raise
+            raise RedlineError(
+                f"--resume goes on with the run's own settings, so leave out the rest. {error}"
+            ) from error
         return _go(None, {}, Folder(resume=command.resume.resume, eval_episodes=command.resume.eval_episodes), command)
     from redline.envs import ENVS
 
@@ -89,20 +99,21 @@ def _changed(options: Any) -> dict[str, Any]:
 def _go(config: TrainConfig | None, env_options: dict[str, Any], folder: Folder, command: Any) -> int:
     output: Output = command.output
     say = (lambda text: None) if output.quiet or output.json else (lambda text: err.print(text, soft_wrap=True))
-    session = _session(config, env_options, folder, command.saving, say)
-    started = time.monotonic()
-    step_before = session.trainer.step
-    interrupt = _train(session, output)
-    seconds = time.monotonic() - started
-    saved = session.save()
-    session.close()
-    if interrupt:
-        how = (
-            f"Continue with: redline train --resume {session.run.path}" if saved else "No checkpoint could be written."
-        )
-        warn_on_stderr(f"redline: interrupted at step {session.trainer.step}. {how}")
-        return interrupt.exit_code
-    summary = _summarise(session, folder, seconds, step_before)
+    with contextlib.ExitStack() as claims:
+        session = _session(config, env_options, folder, command.saving, say, claims)
+        if session.trainer.progress >= 1.0:
+            return _already_finished(session, output)
+        started, step_before = time.monotonic(), session.trainer.step
+        interrupt = _train(session, output)
+        seconds = time.monotonic() - started
+        saved = session.save()
+        session.close()
+        if interrupt:
+            path = shlex.quote(str(session.run.path))
+            how = f"Continue with: redline train --resume {path}" if saved else "No checkpoint could be written."
+            warn_on_stderr(f"redline: interrupted at step {session.trainer.step}. {how}")
+            return int(interrupt.exit_code)
+        summary = _summarise(session, folder, seconds, step_before)
     if output.json:
         print_json(summary)
     else:
@@ -110,16 +121,36 @@ def _go(config: TrainConfig | None, env_options: dict[str, Any], folder: Folder,
     return 0
 
 
-def _session(config: TrainConfig | None, env_options: dict[str, Any], folder: Folder, saving: Saving, say: Any) -> Any:
+def _already_finished(session: Any, output: Output) -> int:
+    session.close()
+    done = {"run": str(session.run.path), "steps": session.trainer.step, "episodes": session.trainer.episodes}
+    if output.json:
+        print_json({**done, "new_steps": 0, "seconds": 0.0, "steps_per_second": None})
+    else:
+        out.print(
+            f"{done['run']} is finished: {done['steps']:,} steps. There is nothing to go on with.", soft_wrap=True
+        )
+    return 0
+
+
+def _session(
+    config: TrainConfig | None,
+    env_options: dict[str, Any],
+    folder: Folder,
+    saving: Saving,
+    say: Any,
+    claims: contextlib.ExitStack,
+) -> Any:
     if folder.resume is None:  # refuse a bad folder before the slow part
         assert config is not None
         config = dataclasses.replace(config, env_options={**config.env_options, **env_options})
     say("Loading torch …")
-    from redline.learn.session import Session
+    from redline.learn.session import Session, find_run
     from redline.learn.train import Trainer, warm_up
     from redline.runs import Run
 
     if folder.resume is not None:
+        claims.enter_context(find_run(folder.resume).locked())
         session = Session.resume(folder.resume, saving, warn_on_stderr)
         say(f"Resuming {session.run.path} at step {session.trainer.step:,}.")
         return session
@@ -130,6 +161,7 @@ def _session(config: TrainConfig | None, env_options: dict[str, Any], folder: Fo
     found = (
         Run.at(folder.run_dir, data) if folder.run_dir else Run.create(folder.runs, config.env.replace("/", "-"), data)
     )
+    claims.enter_context(found.locked())
     say(
         f"Training on {config.env}: {config.num_envs} envs x {config.num_steps} steps an update, "
         f"engine {config.engine}, {trainer.thread_plan}, device {trainer.device}, run {found.path}"
@@ -153,7 +185,7 @@ def _train(session: Any, output: Output) -> Any:
 
 def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -> dict[str, Any]:
     """Score the policy, write scores and report, and gather what to print."""
-    from redline.evaluate import as_json, evaluate_cage2, evaluate_env, load_policy, scenario_of, score
+    from redline.evaluate import Trained, as_json, evaluate_cage2, evaluate_env, scenario_of, score
     from redline.report.learning import SCORES, write_report
 
     trainer, run = session.trainer, session.run
@@ -161,13 +193,14 @@ def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -
     summary: dict[str, Any] = {
         "run": str(run.path),
         "steps": trainer.step,
+        "new_steps": steps,
         "episodes": trainer.episodes,
         "seconds": seconds,
         "steps_per_second": steps / seconds if seconds else 0.0,
         "breakdown": session.breakdown.to_json(),
     }
     if folder.eval_episodes:
-        trained = load_policy(run.path)
+        trained = Trained(trainer.policy, trainer.config, run.path, trainer.step)
         if trainer.config.env == "cage2":
             scenario = scenario_of(trainer.config)
             scores = evaluate_cage2(
@@ -182,6 +215,7 @@ def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -
         else:
             returns = evaluate_env(trained, folder.eval_episodes, trainer.config.seed + 1_000_003, False)
             scores = [score(returns, "", "", 0)]
+        summary |= {"eval_length": scores[0].length} if trainer.config.env == "cage2" else {}
         summary |= {"mean": scores[0].mean, "stderr": scores[0].stderr, "eval_episodes": scores[0].episodes}
         session.write_json(SCORES, {"scores": as_json(scores)})
     summary["report"] = str(write_report(run))
@@ -193,16 +227,18 @@ def _print_summary(session: Any, summary: dict[str, Any]) -> None:
 
     out.print(table(session.breakdown))
     out.print(
-        f"\n{summary['steps']:,} steps ({summary['episodes']:,} episodes) in {summary['seconds']:.1f} s: "
+        f"\n{summary['new_steps']:,} steps in {summary['seconds']:.1f} s "
+        f"({summary['steps']:,} steps and {summary['episodes']:,} episodes since the start of the run): "
         f"[bold]{summary['steps_per_second']:,.0f} steps/s[/bold], learning included.",
         soft_wrap=True,
     )
     if "mean" in summary:
+        length = f" of {summary['eval_length']} steps" if "eval_length" in summary else ""
         out.print(
             f"Score: [bold]{summary['mean']:.2f} ± {summary['stderr']:.2f}[/bold] "
-            f"(mean return of {summary['eval_episodes']:,} fresh episodes ± standard error)",
+            f"(mean return of {summary['eval_episodes']:,} fresh episodes{length} ± standard error)",
             soft_wrap=True,
         )
     out.print(f"Run folder: {summary['run']}\nReport:     {summary['report']}", soft_wrap=True)
     if session.trainer.config.env == "cage2":
-        out.print(f"Next:       redline eval {summary['run']}", soft_wrap=True)
+        out.print(f"Next:       redline eval {shlex.quote(summary['run'])}", soft_wrap=True)

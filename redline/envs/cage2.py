@@ -111,6 +111,8 @@ class Cage2VectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def _streams(self, seed: int | list[int | None]) -> np.ndarray:
         """Where the random streams uint64 [N] start; an env whose seed is None goes on with its own."""
         if isinstance(seed, int | np.integer):
+            if seed < 0:
+                raise RedlineError(f"A seed of {seed} cannot be used. Pass a whole number of at least 0.")
             return seed_streams(int(seed), self.num_envs)
         if len(seed) != self.num_envs:
             raise RedlineError(f"{len(seed)} seeds cannot be dealt to {self.num_envs} envs. Pass one number instead.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +102,7 @@ class TrainConfig:
                 f"equal minibatches. Try --minibatches {_nearest_divisor(batch, self.ppo.minibatches)}."
             )
         _check_ranges(self.ppo)
+        _check_memory(batch, self.num_envs)
 
     @property
     def steps_goal(self) -> int | None:
@@ -135,8 +137,19 @@ def at_least(minimum: int, **values: int) -> None:
         if value < minimum:
             option = name.replace("_", "-")
             raise RedlineError(
-                f"--{option} {value} cannot work: it must be at least {minimum}. Try --{option} {max(minimum, 1)}."
+                f"--{option} {value} cannot work: it must be at least {minimum}. Try --{option} {minimum}."
             )
+
+
+def _check_memory(batch: int, num_envs: int) -> None:
+    """Refuse a rollout that could not be held in memory; the estimate is a low one."""
+    needed = 60 * batch + 400 * num_envs
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > available:
+        raise RedlineError(
+            f"{batch:,} steps an update need at least {needed / 2**30:.0f} GiB; this machine has {available / 2**30:.0f}. "
+            "Try --num-envs 512."
+        )
 
 
 def _nearest_divisor(size: int, wanted: int) -> int:

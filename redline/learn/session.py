@@ -23,6 +23,13 @@ from redline.version import __version__
 BREAKDOWN = "breakdown.json"
 
 
+def find_run(path: Path) -> Run:
+    """The run that `path`, a run folder or one of its checkpoints, belongs to."""
+    if (path / "search_state.json").exists():
+        raise RedlineError(f"{path} is a workflow search. Go on with it by: redline search --resume {path}")
+    return Run.open(checkpoint.resolve(path).parent.parent)
+
+
 class Interrupt:
     """Set by the first SIGINT or SIGTERM; the second one leaves at once."""
 
@@ -77,10 +84,13 @@ class Session:
     def resume(cls, path: Path, saving: Saving, warn: Callable[[str], None]) -> Session:
         """Go on from a run's newest checkpoint, or from the one that `path` names."""
         found = checkpoint.load(checkpoint.resolve(path))
-        run = Run.open(found.path.parent.parent)
+        run = find_run(path)
         trainer = Trainer(config_from_json(run.config))
         if not trainer.restore(found.arrays, found.values):
             warn(f"{trainer.config.env} cannot save its envs: they begin new episodes.")
+        later = [each for each in run.checkpoints.glob("step-*") if each.name > found.path.name]
+        if later:
+            warn(f"Going on from step {found.step:,}: the {len(later)} checkpoints after it are deleted.")
         checkpoint.discard_after(run.checkpoints, found.step)
         session = cls(run, trainer, saving, warn, resume_at_step=found.step)
         with suppress(RedlineError):

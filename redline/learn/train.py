@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 
@@ -171,13 +172,23 @@ def make_policy(env: Any, config: TrainConfig, seed: int) -> Policy:
     space, actions = env.single_observation_space, env.single_action_space
     if not hasattr(actions, "n"):
         raise RedlineError(f"{config.env} has actions {actions}; Redline's PPO needs a Discrete action space.")
-    if not space.shape:
+    discrete = isinstance(space, gym.spaces.Discrete)
+    if not space.shape and not discrete:
         raise RedlineError(f"{config.env} has observations {space}; Redline's PPO needs an array of numbers.")
-    unpack = env.unpack if getattr(env, "packed", False) else None
-    size = len(env.layout) if unpack else int(np.prod(space.shape))
+    unpack, size = None, int(np.prod(space.shape))
+    if getattr(env, "packed", False):
+        unpack, size = env.unpack, len(env.layout)
+    elif discrete:
+        unpack, size = _one_hot(space), int(space.n)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Policy(size, int(actions.n), config.hidden, config.shared, unpack)
+
+
+def _one_hot(space: gym.spaces.Discrete) -> Callable[[np.ndarray], np.ndarray]:
+    """Turns states that are numbers into rows with a single 1."""
+    rows = np.eye(int(space.n), dtype=np.float32)
+    return lambda states: rows[states.reshape(-1) - int(space.start)]
 
 
 def _episode_metrics(rollout: Rollout) -> dict[str, float]:

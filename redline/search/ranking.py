@@ -19,11 +19,11 @@ FRESH = 7_000_003  # added to the search's seed: episodes no training has seen
 
 
 def rank(run: Run, known: dict[int, Known], episodes: int, seed: int, env_options: dict[str, Any]) -> dict[str, Any]:
-    """Scores of all trained workflows, best first, of the baselines, and the best workflow that is obeyed."""
+    """Scores of all trained workflows, best first, of the baselines, and the best workflow that is obeyed, if any is."""
     workflows = [_entry(run, workflow_id, each, episodes, seed + FRESH) for workflow_id, each in known.items()]
     workflows.sort(key=lambda entry: (-entry["mean"], entry["workflow_id"]))
-    obeyed = [entry for entry in workflows if entry["passed"]] or workflows
-    return {"workflows": workflows, "baselines": baselines(env_options, episodes, seed + FRESH), "best": obeyed[0]}
+    best = next((entry for entry in workflows if entry["passed"]), None)
+    return {"workflows": workflows, "baselines": baselines(env_options, episodes, seed + FRESH), "best": best}
 
 
 def _entry(run: Run, workflow_id: int, known: Known, episodes: int, seed: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pytest
 
 from redline.cli import main
 from redline.metrics import load_metrics
+from redline.runs import Run
 
 DATA = Path(__file__).parents[1] / "data"
 SMALL = ["--num-envs", "8", "--num-steps", "20", "--eval-episodes", "10", "-q"]
@@ -191,6 +192,10 @@ def test_bench_train_runs_everyone_in_turn(capsys: pytest.CaptureFixture[str], m
         ("train cage2 --run-dir /proc/nowhere/run --total-steps 100", "/proc/nowhere"),
         ("eval nowhere", "nowhere"),
         ("eval sleep --episodes 0", "Try --episodes 1000"),
+        ("eval random --seed -1", "Try --seed 0"),
+        ("eval sleep --green-agent Gren", "Did you mean 'GreenAgent'?"),
+        ("train cage2 --num-envs 1000000000", "GiB"),
+        ("train Nope-v1", "…"),
         ("eval sleep --lengths 0", "Try --lengths 30,50,100"),
         ("eval sleep --red-agent Meander", "RedMeanderAgent"),
         ("verify cage2", "--traces"),
@@ -225,6 +230,26 @@ def test_a_recording_of_the_wrong_shape_is_refused(change, says, tmp_path, capsy
     np.savez(tmp_path / "bad.npz", **traces)
     assert redline("verify", "cage2", "--traces", tmp_path / "bad.npz") == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["empty", "no steps", "an array", "a text", "a folder"])
+def test_what_is_no_recording_is_refused(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "odd.npz"
+    traces = dict(np.load(DATA / "cage2_leaderboard.npz"))
+    if kind == "empty":
+        np.savez(path, **{name: array if array.ndim == 0 else array[:0] for name, array in traces.items()})
+    elif kind == "no steps":
+        np.savez(path, **{**traces, "length": traces["length"] * 0})
+    elif kind == "an array":
+        np.save(tmp_path / "odd.npy", np.zeros(3))
+        (tmp_path / "odd.npy").rename(path)
+    elif kind == "a text":
+        path.write_text("not a recording")
+    else:
+        path.mkdir()
+    assert redline("verify", "cage2", "--traces", path) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.count("\n") == 0 and "odd.npz" in said
 
 
 def test_a_recording_cut_short_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -266,6 +291,45 @@ def test_a_run_folder_is_never_overwritten(trained: Path, capsys: pytest.Capture
     assert redline("train", "cage2", "--total-steps", "160", "--run-dir", trained, *SMALL) == 2
     assert "--resume" in capsys.readouterr().err
     assert (trained / "metrics.csv").read_bytes() == before
+
+
+def test_a_finished_run_has_nothing_to_go_on_with(trained: Path, capsys: pytest.CaptureFixture[str]):
+    before = (trained / "metrics.csv").read_bytes()
+    assert redline("train", "--resume", trained) == 0
+    assert "is finished" in capsys.readouterr().out
+    assert (trained / "metrics.csv").read_bytes() == before
+
+
+def test_a_run_belongs_to_one_process_at_a_time(trained: Path, capsys: pytest.CaptureFixture[str]):
+    with Run.open(trained).locked():
+        assert redline("train", "--resume", trained) == 2
+    assert f"process {os.getpid()}" in capsys.readouterr().err
+
+
+def test_an_older_checkpoint_may_be_resumed_and_later_ones_are_said_to_go(trained: Path, tmp_path: Path, capsys):
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    oldest = sorted((copy / "checkpoints").iterdir())[0]
+    assert redline("train", "--resume", oldest, "-q", "--eval-episodes", "0") == 0
+    assert "2 checkpoints after it are deleted" in capsys.readouterr().err
+    assert weights(copy) == weights(trained)
+
+
+def test_options_beside_resume_are_refused_with_the_reason(trained: Path, capsys: pytest.CaptureFixture[str]):
+    assert redline("train", "--resume", trained, "--seed", "3") == 2
+    assert "run's own settings" in capsys.readouterr().err
+
+
+def test_states_that_are_numbers_can_be_learned_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert redline("train", "CliffWalking-v1", "--total-steps", "640", "--runs", tmp_path, "--json", *SMALL[:4],
+                   "--eval-episodes", "0") == 0  # fmt: skip
+    assert json.loads(capsys.readouterr().out)["steps"] == 640
+
+
+def test_a_reader_may_leave_early():
+    command = f"{sys.executable} -m redline envs | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:

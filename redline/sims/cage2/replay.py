@@ -72,14 +72,19 @@ class Verdict:
 
 def load_traces(path: Path) -> Arrays:
     """The arrays of a recording, checked for completeness, shape and range."""
+    if path.is_dir():
+        raise RedlineError(f"{path} is a folder. Pass the path of a recording, such as traces.npz.")
     if not path.exists():
         raise RedlineError(f"There is no trace file {path}. Pass the path of a recording, such as traces.npz.")
+    with path.open("rb") as stream:
+        zipped = stream.read(2) == b"PK"
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             traces = {name: file[name] for name in file.files}
     except _DAMAGE as error:
-        raise RedlineError(f"{path} cannot be read as an .npz recording ({error}). It may be cut short.") from error
-    except AttributeError as error:  # a bare .npy array has no names
+        why = "it may be cut short" if zipped else "it is no .npz file"
+        raise RedlineError(f"{path} cannot be read as a recording: {why}. Pass an .npz file of numbers.") from error
+    except (AttributeError, TypeError) as error:  # a bare .npy array has no names
         raise RedlineError(f"{path} is a single array, not an .npz recording of several.") from error
     _check(path, traces)
     return traces
@@ -99,6 +104,8 @@ def _check(path: Path, traces: Arrays) -> None:
     if num_episodes and (length.min() < 0 or length.max() > num_steps):
         raise RedlineError(f"{path}: an episode claims {length.max()} steps, but only {num_steps} are recorded.")
     valid = np.arange(num_steps) < length[:, None]
+    if not valid.any():
+        raise RedlineError(f"{path} holds no steps to compare: {num_episodes} episodes, all of length 0.")
     actions = traces["blue_action"][valid]
     if actions.size and (actions.min() < 0 or actions.max() >= NUM_ACTIONS):
         raise RedlineError(
