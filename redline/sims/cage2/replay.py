@@ -77,7 +77,7 @@ def load_traces(path: Path) -> Arrays:
     if not path.exists():
         raise RedlineError(f"There is no trace file {path}. Pass the path of a recording, such as traces.npz.")
     with path.open("rb") as stream:
-        zipped = stream.read(2) == b"PK"
+        zipped = stream.read(2) in (b"PK", b"")
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             traces = {name: file[name] for name in file.files}
