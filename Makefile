@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: train test lint bench clean help
 .DEFAULT_GOAL := help
 
-train: $(VENV)/.installed ## train a CAGE-2 defender (about a minute), score it, write its report
+train: $(VENV)/.installed ## train a CAGE-2 defender (half a minute), score it, write its report
 	$(BIN)/redline train cage2
 
 test: $(VENV)/.installed-dev ## run all tests

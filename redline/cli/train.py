@@ -226,9 +226,11 @@ def _print_summary(session: Any, summary: dict[str, Any]) -> None:
     from redline.timing.render import table
 
     out.print(table(session.breakdown))
+    since_start = f"{summary['episodes']:,} episodes"
+    if summary["new_steps"] != summary["steps"]:
+        since_start = f"{summary['steps']:,} steps and {since_start} since the start of the run"
     out.print(
-        f"\n{summary['new_steps']:,} steps in {summary['seconds']:.1f} s "
-        f"({summary['steps']:,} steps and {summary['episodes']:,} episodes since the start of the run): "
+        f"\n{summary['new_steps']:,} steps in {summary['seconds']:.1f} s ({since_start}): "
         f"[bold]{summary['steps_per_second']:,.0f} steps/s[/bold], learning included.",
         soft_wrap=True,
     )
