@@ -25,7 +25,26 @@ def kernel(function: Callable[..., Any]) -> Any:
     Machine code contains what a function calls and the constants it names, wherever they are written. Numba looks for
     edits in the function's own file only, so without a stamp over all rules a process would go on with outdated ones.
     """
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return _stamped(numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+def rule(function: Callable[..., Any]) -> Any:
+    """Marks a part of a kernel that other kernel functions call, never Python, and that makes no arrays.
+
+    It has no door for Python and counts no references, which a function of many arrays would spend its time on.
+    """
+    return _stamped(numba.njit(cache=True, nogil=True, error_model="numpy", **_INNER)(function))
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Marks a rule that is copied into each of its callers: for what is small, or called in one place only."""
+    return _stamped(numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True, **_INNER)(function))
+
+
+_INNER = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def _stamped(compiled: Any) -> Any:
     cached: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(cached, "_source_stamp"):
         cached._source_stamp = (cached._source_stamp, _stamp_of_all_rules())

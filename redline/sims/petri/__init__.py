@@ -1,0 +1,1 @@
+"""Timed Petri nets: cluster tools, job shops and PNML files on one engine. Read net, tables, state, kernel."""

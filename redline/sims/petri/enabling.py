@@ -1,0 +1,253 @@
+"""Which transitions can fire now: tokens, room, robots and routes (`able`), and the guards on top (`enabled`)."""
+
+from __future__ import annotations
+
+from redline.sims.petri.tables import ARM_LOCK, FREE_SLOT, LEAST_USED, LOOKAHEAD, NONE, RELEASE
+from redline.sims.speed import inlined, rule
+
+
+@inlined
+def queue_entry(net, state, i, p, n):
+    """When the `n`-th oldest token of a queued place is ready."""
+    place = net.places[p]
+    return state.queues[i, place.queue + (state.places[i, p].queue_first + n) % place.queue_size]
+
+
+@rule
+def candidate(net, state, i, t):
+    """The token `t` would take: the earliest arrival that is ready and whose route allows `t`; NONE if there is none.
+
+    Where tokens are counted, 0 says that all inputs have enough of them.
+    """
+    if not net.constants[0].identity:
+        return 0 if has_tokens(net, state, i, t) else NONE
+    clock = state.envs[i].clock
+    k = state.places[i, net.transitions[t].source].head
+    while k >= 0:
+        token = state.tokens[i, k]
+        if not token.moving and token.ready <= clock and allows(net, token.row, t):
+            return k
+        k = token.next
+    return NONE
+
+
+@inlined
+def allows(net, row, t):
+    """Whether a route's step names transition `t`."""
+    for j in range(net.steps[row].first, net.steps[row].last):
+        if net.lists[j] == t:
+            return True
+    return False
+
+
+@inlined
+def has_tokens(net, state, i, t):
+    """Whether every input place has the arc's weight in tokens that are ready and not being moved."""
+    transition = net.transitions[t]
+    for a in range(transition.in_first, transition.in_last):
+        arc = net.arcs[a]
+        place = state.places[i, arc.place]
+        if place.marking - place.moving < arc.weight:
+            return False
+        if net.places[arc.place].queue != NONE:
+            if queue_entry(net, state, i, arc.place, place.moving + arc.weight - 1) > state.envs[i].clock:
+                return False
+    return True
+
+
+@inlined
+def has_room(net, state, i, p, gain):
+    """Whether place `p` can take `gain` more tokens: neither full, nor spoken for, nor being cleaned."""
+    place = state.places[i, p]
+    return place.marking + place.reserved + gain <= net.places[p].capacity and place.clean_until <= state.envs[i].clock
+
+
+@inlined
+def outputs_have_room(net, state, i, t):
+    """Whether all that `t` puts down finds room."""
+    transition = net.transitions[t]
+    for a in range(transition.out_first, transition.out_last):
+        arc = net.arcs[a]
+        if arc.gain > 0 and not has_room(net, state, i, arc.place, arc.gain):
+            return False
+    return True
+
+
+@inlined
+def is_at_work(net, state, i, t):
+    """Whether the resource of `t` is in the middle of a firing, or no further firing can be kept."""
+    transition = net.transitions[t]
+    if transition.resource != NONE and state.resources[i, transition.resource].until > state.envs[i].clock:
+        return True
+    return transition.duration > 0 and state.envs[i].underway >= state.firings.shape[1]
+
+
+@inlined
+def able(net, state, i, t):
+    """Whether `t` can fire, guards aside."""
+    if is_at_work(net, state, i, t):
+        return False
+    return candidate(net, state, i, t) != NONE and outputs_have_room(net, state, i, t)
+
+
+@rule
+def enabled(net, state, i, t):
+    """Whether `t` may fire now."""
+    if is_at_work(net, state, i, t):
+        return False
+    token = candidate(net, state, i, t)
+    if token == NONE or not outputs_have_room(net, state, i, t):
+        return False
+    transition = net.transitions[t]
+    if transition.guards == 0 and transition.room_at == NONE:
+        return True
+    return permitted(net, state, i, t, token)
+
+
+@rule
+def permitted(net, state, i, t, token):
+    """Whether all guards of `t` let it take `token`."""
+    transition = net.transitions[t]
+    guards = transition.guards
+    if guards & LEAST_USED:
+        if preferred(net, state, i, state.tokens[i, token].row, transition.source) != t:
+            return False
+    if guards & RELEASE and not gate_is_open(net, state, i):
+        return False
+    if guards & FREE_SLOT:
+        if preferred(net, state, i, state.tokens[i, token].row + 1, transition.target) == NONE:
+            return False
+    if guards & LOOKAHEAD and not finds_target(net, state, i, t, token):
+        return False
+    if guards & ARM_LOCK and not keeps_an_arm(net, state, i, t):
+        return False
+    return transition.room_at == NONE or has_room(net, state, i, transition.room_at, 1)
+
+
+@inlined
+def gate_is_open(net, state, i):
+    """Whether the release interval is over and the work in progress allows one more."""
+    env = state.envs[i]
+    return env.clock >= env.gate_opens and env.released - env.finished < net.constants[0].wip_limit
+
+
+@rule
+def preferred(net, state, i, step, hand):
+    """The load from the robot's place `hand` that a token at `step` is offered: of those with room the least used."""
+    best = NONE
+    fewest = 0
+    for j in range(net.steps[step].first, net.steps[step].last):
+        load = net.lists[j]
+        if net.transitions[load].source == hand:
+            target = net.transitions[load].target
+            uses = state.places[i, target].uses
+            if (best == NONE or uses < fewest) and has_room(net, state, i, target, 1):
+                best = load
+                fewest = uses
+    return best
+
+
+@inlined
+def finds_target(net, state, i, t, token):
+    """Look-ahead: whether what `t` picks can be put down again, without a circle of robots waiting for each other."""
+    pick = net.transitions[t]
+    step = net.steps[state.tokens[i, token].row + 1]
+    for j in range(step.first, step.last):
+        load = net.transitions[net.lists[j]]
+        if load.source != pick.target or state.places[i, load.target].clean_until > state.envs[i].clock:
+            continue
+        if has_room(net, state, i, load.target, 1):
+            return True
+        carrier = occupant_carrier(net, state, i, load.target)
+        if carrier == NONE:
+            continue
+        if net.transitions[carrier].resource == pick.resource:
+            if net.places[pick.target].capacity > 1:  # the other arm takes the occupant away
+                return True
+        elif not closes_circle(net, state, i, net.transitions[carrier].target, pick.resource, pick.source):
+            return True
+    return False
+
+
+@inlined
+def occupant_carrier(net, state, i, p):
+    """The transition that will take away what stands in `p`, or is just being put there; NONE if there is none."""
+    head = state.places[i, p].head
+    if head >= 0:
+        return way_out(net, state.tokens[i, head].row, p)
+    for f in range(state.envs[i].underway):
+        firing = state.firings[i, f]
+        if net.transitions[firing.transition].target == p:
+            return way_out(net, state.tokens[i, firing.token].row + 1, p)
+    return NONE
+
+
+@inlined
+def way_out(net, step, p):
+    """The transition that takes a token at `step` out of place `p`."""
+    for j in range(net.steps[step].first, net.steps[step].last):
+        t = net.lists[j]
+        if net.transitions[t].source == p:
+            return t
+    return NONE
+
+
+@inlined
+def closes_circle(net, state, i, hand, robot, p):
+    """Hand-over lock: whether the robot at `hand` has no free arm and all it holds waits for `robot`.
+
+    Taking the token out of `p` does not make anybody wait for `p`.
+    """
+    place = state.places[i, hand]
+    if place.marking + place.reserved < net.places[hand].capacity:
+        return False
+    k = place.head
+    while k >= 0:
+        token = state.tokens[i, k]
+        if token.moving or not waits_for(net, state, i, token.row, hand, robot, p):
+            return False
+        k = token.next
+    for f in range(state.envs[i].underway):
+        firing = state.firings[i, f]
+        if net.transitions[firing.transition].target == hand:
+            if not waits_for(net, state, i, state.tokens[i, firing.token].row + 1, hand, robot, p):
+                return False
+    return True
+
+
+@inlined
+def waits_for(net, state, i, step, hand, robot, p):
+    """Whether every target of a token at `step` in `hand` is full of what `robot` has to carry away."""
+    for j in range(net.steps[step].first, net.steps[step].last):
+        load = net.transitions[net.lists[j]]
+        if load.source == hand:
+            if load.target == p or has_room(net, state, i, load.target, 1):
+                return False
+            carrier = occupant_carrier(net, state, i, load.target)
+            if carrier == NONE or net.transitions[carrier].resource != robot:
+                return False
+    return True
+
+
+@inlined
+def keeps_an_arm(net, state, i, t):
+    """Two-arm lock: while a held token finds its target full, the next pick must be from that very target."""
+    pick = net.transitions[t]
+    k = state.places[i, pick.target].head
+    while k >= 0:
+        token = state.tokens[i, k]
+        if preferred(net, state, i, token.row, pick.target) == NONE:
+            if not leads_to(net, token.row, pick.target, pick.source):
+                return False
+        k = token.next
+    return True
+
+
+@inlined
+def leads_to(net, step, hand, p):
+    """Whether place `p` is a target of a token at `step` in `hand`."""
+    for j in range(net.steps[step].first, net.steps[step].last):
+        load = net.transitions[net.lists[j]]
+        if load.source == hand and load.target == p:
+            return True
+    return False

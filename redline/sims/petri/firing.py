@@ -1,0 +1,386 @@
+"""What firing and waiting do: tokens are taken, moved, and put down; the clock goes from event to event."""
+
+from __future__ import annotations
+
+from redline.sims.petri.enabling import candidate, enabled, queue_entry
+from redline.sims.petri.state import DEADLOCKED, DONE, LIVELOCKED, OUT_OF_TIME, OVERFLOWED, RUNNING, SCRAPPED
+from redline.sims.petri.tables import CT_DENSE, FAIL, FAR, MACHINE, NONE, PENALTY, PROCESS, RELEASE, ROBOT
+from redline.sims.speed import inlined, rule
+
+MOST_AT_ONCE = 10_000
+"""Firings that nobody chose at one instant, before it counts as a loop that never ends."""
+
+
+@rule
+def fire(net, state, i, t):
+    """Begin a firing of `t`, which must be able to fire. The clock does not move."""
+    env = state.envs[i]
+    transition = net.transitions[t]
+    token = candidate(net, state, i, t)
+    note_start(net, state, i, t, token)
+    take(net, state, i, t, token)
+    if transition.resource != NONE:
+        resource = state.resources[i, transition.resource]
+        resource.until = env.clock + transition.duration
+        resource.seconds += transition.duration
+    if transition.duration == 0:
+        finish(net, state, i, t, token)
+        return
+    firing = state.firings[i, env.underway]
+    firing.transition = t
+    firing.token = token
+    firing.ends = env.clock + transition.duration
+    env.underway += 1
+
+
+@inlined
+def note_start(net, state, i, t, token):
+    """Keep the books: the log, the release gate, how close to its limit the token was taken."""
+    env = state.envs[i]
+    transition = net.transitions[t]
+    if env.fired < state.log.shape[1]:
+        state.log[i, env.fired, 0] = env.clock
+        state.log[i, env.fired, 1] = env.clock + transition.duration
+        state.log[i, env.fired, 2] = t
+        state.log[i, env.fired, 3] = token
+    env.fired += 1
+    env.idle = 0
+    if transition.guards & RELEASE:
+        env.released += 1
+        if net.constants[0].gated:
+            env.gate_opens = env.clock + interval(net, env)
+    if net.constants[0].identity and net.places[transition.source].overstay == FAIL:
+        limit = net.places[transition.source].max_stay
+        if limit != NONE:
+            note_margin(env, state.tokens[i, token].ready + limit - env.clock)
+
+
+@inlined
+def interval(net, env):
+    """Least time between the latest release and the next."""
+    constants = net.constants[0]
+    return net.lists[constants.intervals + (env.released - 1) % constants.num_intervals]
+
+
+@inlined
+def note_margin(env, margin):
+    """Count one token that left a place with a residency limit."""
+    if env.margins == 0 or margin < env.margin_min:
+        env.margin_min = margin
+    env.margin_sum += margin
+    env.margins += 1
+
+
+@inlined
+def take(net, state, i, t, token):
+    """Inputs become unavailable but stay where they are; room for the outputs is reserved."""
+    transition = net.transitions[t]
+    if net.constants[0].identity:
+        state.tokens[i, token].moving = 1
+    for a in range(transition.in_first, transition.in_last):
+        arc = net.arcs[a]
+        state.places[i, arc.place].moving += arc.weight
+        if net.places[arc.place].kind == MACHINE:
+            state.places[i, arc.place].seconds += transition.work
+    for a in range(transition.out_first, transition.out_last):
+        arc = net.arcs[a]
+        state.places[i, arc.place].uses += 1
+        if arc.gain > 0:
+            state.places[i, arc.place].reserved += arc.gain
+
+
+@rule
+def finish(net, state, i, t, token):
+    """End a firing: tokens move, reservations are released."""
+    transition = net.transitions[t]
+    for a in range(transition.in_first, transition.in_last):
+        leave(net, state, i, net.arcs[a].place, net.arcs[a].weight)
+    for a in range(transition.out_first, transition.out_last):
+        arc = net.arcs[a]
+        if arc.gain > 0:
+            state.places[i, arc.place].reserved -= arc.gain
+        arrive(net, state, i, arc.place, arc.weight)
+    if net.constants[0].identity:
+        unlink(state, i, transition.source, token)
+        hand_over(net, state, i, transition.target, token)
+
+
+@inlined
+def leave(net, state, i, p, weight):
+    """The oldest `weight` tokens are gone from place `p`, which may be due for cleaning."""
+    place = state.places[i, p]
+    static = net.places[p]
+    change_marking(net, state, i, p, -weight)
+    place.moving -= weight
+    if static.queue != NONE:
+        place.queue_first = (place.queue_first + weight) % static.queue_size
+    place.left += weight
+    if place.left >= static.clean_after:
+        place.left = 0
+        place.clean_until = state.envs[i].clock + static.clean_duration
+
+
+@inlined
+def arrive(net, state, i, p, weight):
+    """`weight` new tokens are in place `p`."""
+    env = state.envs[i]
+    place = state.places[i, p]
+    static = net.places[p]
+    if static.queue != NONE:
+        for n in range(weight):
+            cell = (place.queue_first + place.marking + n) % static.queue_size
+            state.queues[i, static.queue + cell] = env.clock + static.min_stay
+    change_marking(net, state, i, p, weight)
+    place.entered = env.clock
+    if place.marking > FAR:
+        env.outcome = OVERFLOWED
+
+
+@inlined
+def change_marking(net, state, i, p, change):
+    """Count tokens, and those among them that the goal wants."""
+    env = state.envs[i]
+    place = state.places[i, p]
+    goal = net.places[p].goal
+    before = min(place.marking, goal)
+    place.marking += change
+    arrived = min(place.marking, goal) - before
+    env.finished += arrived
+    env.arrived += arrived
+
+
+@inlined
+def unlink(state, i, p, k):
+    """Take token `k` out of the order of arrival in place `p`."""
+    place = state.places[i, p]
+    behind = state.tokens[i, k].next
+    previous = NONE
+    other = place.head
+    while other != k:
+        previous = other
+        other = state.tokens[i, other].next
+    if previous == NONE:
+        place.head = behind
+    else:
+        state.tokens[i, previous].next = behind
+    if place.tail == k:
+        place.tail = previous
+
+
+@inlined
+def hand_over(net, state, i, p, k):
+    """Token `k` is the latest arrival in place `p`, one step further on its route."""
+    env = state.envs[i]
+    token = state.tokens[i, k]
+    stay = net.steps[token.row].stay
+    link(state, i, p, k)
+    token.row += 1
+    token.moving = 0
+    token.entered = env.clock
+    token.ready = env.clock + stay
+    if net.places[p].kind == PROCESS:
+        state.places[i, p].seconds += stay
+
+
+@inlined
+def link(state, i, p, k):
+    """Put token `k` last in the order of arrival in place `p`."""
+    place = state.places[i, p]
+    token = state.tokens[i, k]
+    token.place = p
+    token.next = NONE
+    if place.head == NONE:
+        place.head = k
+    else:
+        state.tokens[i, place.tail].next = k
+    place.tail = k
+
+
+# The clock
+
+
+@rule
+def next_event(net, state, i):
+    """The next instant at which anything can change; FAR if nothing is under way.
+
+    A token may still be taken at its very deadline, so the deadline is an event and the instant after it another.
+    """
+    env = state.envs[i]
+    soonest = FAR
+    for f in range(env.underway):
+        soonest = min(soonest, state.firings[i, f].ends)
+    for k in range(state.tokens.shape[1]):
+        token = state.tokens[i, k]
+        if not token.moving:
+            limit = net.places[token.place].max_stay if net.places[token.place].overstay == FAIL else NONE
+            soonest = min(soonest, next_of_token(env.clock, token.ready, limit))
+    constants = net.constants[0]
+    for j in range(constants.queued, constants.queued_end):
+        soonest = min(soonest, next_of_queue(net, state, i, net.lists[j]))
+    for j in range(constants.cleaned, constants.cleaned_end):
+        until = state.places[i, net.lists[j]].clean_until
+        if until > env.clock:
+            soonest = min(soonest, until)
+    if env.gate_opens > env.clock:
+        soonest = min(soonest, env.gate_opens)
+    return soonest
+
+
+@inlined
+def next_of_token(clock, ready, limit):
+    """When a waiting token next becomes ready, is due, or is overdue."""
+    if ready > clock:
+        return ready
+    if limit == NONE:
+        return FAR
+    return ready + limit if ready + limit > clock else clock + 1
+
+
+@inlined
+def next_of_queue(net, state, i, p):
+    """Likewise for the tokens of a queued place."""
+    clock = state.envs[i].clock
+    place = state.places[i, p]
+    limit = net.places[p].max_stay if net.places[p].overstay == FAIL else NONE
+    if place.moving == place.marking:
+        return FAR
+    soonest = next_of_token(clock, queue_entry(net, state, i, p, place.moving), limit)
+    for n in range(place.moving + 1, place.marking):
+        ready = queue_entry(net, state, i, p, n)
+        if ready > clock:
+            return min(soonest, ready)
+    return soonest
+
+
+@rule
+def advance(net, state, i, until):
+    """Move the clock to `until`, no further than the next event, and let happen what is due."""
+    env = state.envs[i]
+    limit = net.constants[0].idle_limit
+    until = min(until, net.constants[0].horizon)
+    elapsed = until - env.clock
+    if net.constants[0].reward == CT_DENSE:
+        integrate(net, state, i, until)
+    if env.idle < limit and env.idle + elapsed >= limit:
+        env.idled = 1
+    env.clock = until
+    env.idle += elapsed
+    env.elapsed += elapsed
+    while end_one(net, state, i):
+        pass
+    judge(net, state, i)
+
+
+@inlined
+def integrate(net, state, i, until):
+    """Seconds up to `until` that tokens spend processing, overstaying and on an arm for too long."""
+    env = state.envs[i]
+    for k in range(state.tokens.shape[1]):
+        token = state.tokens[i, k]
+        static = net.places[token.place]
+        if static.kind == PROCESS:
+            env.processing += max(0, min(token.ready, until) - env.clock)
+            env.overstaying += max(0, until - max(token.ready, env.clock))
+        elif static.kind == ROBOT and static.overstay == PENALTY and static.max_stay != NONE:
+            env.holding += max(0, until - max(token.ready + static.max_stay, env.clock))
+
+
+@inlined
+def end_one(net, state, i):
+    """End one firing that is due, lowest resource first, then lowest transition. Returns whether there was one."""
+    env = state.envs[i]
+    best = NONE
+    for f in range(env.underway):
+        if state.firings[i, f].ends <= env.clock and (best == NONE or goes_before(net, state, i, f, best)):
+            best = f
+    if best == NONE:
+        return False
+    t = state.firings[i, best].transition
+    token = state.firings[i, best].token
+    env.underway -= 1
+    for f in range(best, env.underway):
+        state.firings[i, f].transition = state.firings[i, f + 1].transition
+        state.firings[i, f].token = state.firings[i, f + 1].token
+        state.firings[i, f].ends = state.firings[i, f + 1].ends
+    finish(net, state, i, t, token)
+    return True
+
+
+@inlined
+def goes_before(net, state, i, f, other):
+    """Whether firing `f` ends before firing `other` of the same instant."""
+    mine = state.firings[i, f].transition
+    its = state.firings[i, other].transition
+    my_resource = net.transitions[mine].resource
+    its_resource = net.transitions[its].resource
+    return my_resource < its_resource or (my_resource == its_resource and mine < its)
+
+
+@rule
+def judge(net, state, i):
+    """Whether the episode is over: everything done, a token overdue, or time up."""
+    env = state.envs[i]
+    if env.outcome != RUNNING:
+        return
+    if net.constants[0].goal > 0 and env.finished == net.constants[0].goal:
+        env.outcome = DONE
+        return
+    scrapped = overdue(net, state, i)
+    if scrapped != NONE:
+        env.scrapped = scrapped
+        env.outcome = SCRAPPED
+    elif env.clock >= net.constants[0].horizon:
+        env.outcome = OUT_OF_TIME
+
+
+@inlined
+def overdue(net, state, i):
+    """The first token past its deadline; where tokens are counted, its place."""
+    clock = state.envs[i].clock
+    for k in range(state.tokens.shape[1]):
+        token = state.tokens[i, k]
+        static = net.places[token.place]
+        if static.overstay == FAIL and static.max_stay != NONE and not token.moving:
+            if token.ready + static.max_stay < clock:
+                return k
+    for j in range(net.constants[0].queued, net.constants[0].queued_end):
+        p = net.lists[j]
+        place = state.places[i, p]
+        static = net.places[p]
+        if static.overstay == FAIL and static.max_stay != NONE and place.moving < place.marking:
+            if queue_entry(net, state, i, p, place.moving) + static.max_stay < clock:
+                return p
+    return NONE
+
+
+@inlined
+def run_by_itself(net, state, i):
+    """Fire what nobody chooses, highest priority first, until nothing of it can fire."""
+    env = state.envs[i]
+    count = 0
+    while env.outcome == RUNNING and fire_one(net, state, i):
+        count += 1
+        if count > MOST_AT_ONCE:
+            env.outcome = LIVELOCKED
+
+
+@inlined
+def fire_one(net, state, i):
+    """Fire the first uncontrollable transition that may. Returns whether there was one."""
+    for j in range(net.constants[0].own_pace, net.constants[0].own_pace_end):
+        t = net.lists[j]
+        if enabled(net, state, i, t):
+            fire(net, state, i, t)
+            judge(net, state, i)
+            return True
+    return False
+
+
+@inlined
+def skip(net, state, i):
+    """On to the next event, because nothing can fire before it; a net without one is deadlocked."""
+    until = next_event(net, state, i)
+    if until == FAR:
+        state.envs[i].outcome = DEADLOCKED
+    else:
+        advance(net, state, i, until)

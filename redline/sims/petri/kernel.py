@@ -1,0 +1,272 @@
+"""Playing a net, one env at a time: reset and step. An action fires a transition or waits; the clock skips dead time."""
+
+from __future__ import annotations
+
+from redline.sims.petri.enabling import enabled
+from redline.sims.petri.firing import advance, fire, judge, link, next_event, run_by_itself, skip
+from redline.sims.petri.observe import observe
+from redline.sims.petri.state import (
+    DEADLOCKED,
+    DONE,
+    LIVELOCKED,
+    OUT_OF_STEPS,
+    OUT_OF_TIME,
+    OVERFLOWED,
+    RUNNING,
+    SCRAPPED,
+)
+from redline.sims.petri.tables import FAR, MAKESPAN, NONE, PROCESS, ROBOT
+from redline.sims.rng import uniform
+from redline.sims.speed import inlined, kernel, rule
+
+FAILURE, UNFINISHED = 2.0, 2.0
+TIME, PROCESSING, OVERSTAY, HOLD = -10.0, 5.0, -4.0, -6.0  # per second
+WAFER_DONE, ALL_DONE, SCRAP, IDLE, TIME_LIMIT = 500.0, 3000.0, -4000.0, -1000.0, -100.0
+
+
+@rule
+def begin(net, state, i):
+    """A new episode: the starting marking at time 0."""
+    clear(net, state, i)
+    open_step(state.envs[i])
+    for p in range(net.places.shape[0]):
+        static = net.places[p]
+        place = state.places[i, p]
+        place.marking = static.tokens
+        state.envs[i].finished += min(static.tokens, static.goal)
+        for n in range(static.tokens if static.queue != NONE else 0):
+            state.queues[i, static.queue + n] = static.min_stay
+    for k in range(state.tokens.shape[1]):
+        token = state.tokens[i, k]
+        link(state, i, net.lists[net.constants[0].token_places + k], k)
+        token.row = net.lists[net.constants[0].token_rows + k]
+        token.entered = token.moving = 0
+        token.ready = net.places[token.place].min_stay
+
+
+@inlined
+def clear(net, state, i):
+    """Nobody anywhere, nothing under way."""
+    env = state.envs[i]
+    env.score = 0.0
+    env.clock = env.steps = env.finished = env.fired = env.underway = env.released = env.gate_opens = env.idle = 0
+    env.outcome = RUNNING
+    env.scrapped = NONE
+    env.margin_min = env.margin_sum = env.margins = 0
+    for p in range(net.places.shape[0]):
+        place = state.places[i, p]
+        place.head = place.tail = NONE
+        place.moving = place.reserved = place.queue_first = place.entered = 0
+        place.uses = place.left = place.clean_until = place.seconds = 0
+    for r in range(state.resources.shape[1]):
+        state.resources[i, r].until = state.resources[i, r].seconds = 0
+
+
+@inlined
+def offer_transitions(net, state, i, mask):
+    """Mark the actions whose transition may fire. Returns how many transitions may."""
+    for action in range(mask.shape[1]):
+        mask[i, action] = False
+    count = 0
+    for t in range(net.transitions.shape[0]):
+        transition = net.transitions[t]
+        if transition.controllable and (transition.source == NONE or state.places[i, transition.source].marking > 0):
+            if enabled(net, state, i, t):
+                mask[i, transition.action] = True
+                count += 1
+    return count
+
+
+@inlined
+def offer_waits(net, state, i, mask, can_fire):
+    """Mark the waits: there must be something to wait for, and nothing urgent to be late for."""
+    constants = net.constants[0]
+    left = next_event(net, state, i) - state.envs[i].clock
+    if left >= FAR - state.envs[i].clock or (constants.non_delay and can_fire):
+        return
+    longest = constants.urgent_wait if constants.urgent_wait != FAR and is_urgent(net, state, i) else FAR
+    for j in range(constants.waits_end - constants.waits):
+        wait = net.lists[constants.waits + j]
+        mask[i, constants.num_groups + j] = (wait if wait > 0 else left) <= longest
+
+
+@inlined
+def is_urgent(net, state, i):
+    """Whether a finished token waits in a chamber, or a robot holds one."""
+    for k in range(state.tokens.shape[1]):
+        token = state.tokens[i, k]
+        kind = net.places[token.place].kind
+        if kind == ROBOT or (kind == PROCESS and not token.moving and token.ready <= state.envs[i].clock):
+            return True
+    return False
+
+
+@rule
+def settle(net, state, i, mask):
+    """Let run what runs by itself, and skip time in which nothing can be chosen; then say what can."""
+    env = state.envs[i]
+    can_fire = 0
+    while env.outcome == RUNNING:
+        run_by_itself(net, state, i)
+        if env.outcome != RUNNING:
+            break
+        can_fire = offer_transitions(net, state, i, mask)
+        if can_fire or (not net.constants[0].skip_forced_waits and next_event(net, state, i) != FAR):
+            break
+        skip(net, state, i)
+    if env.outcome == RUNNING:
+        offer_waits(net, state, i, mask, can_fire)
+    else:
+        close_mask(mask, i)
+
+
+@inlined
+def close_mask(mask, i):
+    """An ended episode has one action, which does nothing."""
+    for action in range(mask.shape[1]):
+        mask[i, action] = action == 0
+
+
+@rule
+def act(net, state, i, action):
+    """Fire or wait, as a legal action says."""
+    constants = net.constants[0]
+    if action >= constants.num_groups:
+        wait = net.lists[constants.waits + action - constants.num_groups]
+        until = next_event(net, state, i)
+        advance(net, state, i, min(until, state.envs[i].clock + wait) if wait > 0 else until)
+        return
+    for t in range(net.transitions.shape[0]):
+        transition = net.transitions[t]
+        if transition.action == action and transition.controllable and enabled(net, state, i, t):
+            fire(net, state, i, t)
+            judge(net, state, i)
+            return
+
+
+@inlined
+def open_step(env):
+    """Nothing has happened yet that the next step pays for."""
+    env.elapsed = env.processing = env.overstaying = env.holding = env.arrived = env.idled = 0
+
+
+@inlined
+def play(net, state, i, action, mask):
+    """One step of one env. Returns its reward. An action that the mask forbids changes nothing."""
+    env = state.envs[i]
+    env.steps += 1
+    if env.outcome == RUNNING and mask[i, action]:
+        act(net, state, i, action)
+        settle(net, state, i, mask)
+    if env.outcome == RUNNING and env.steps >= net.constants[0].max_steps:
+        env.outcome = OUT_OF_STEPS
+        close_mask(mask, i)
+    reward = score(net.constants[0], env)
+    env.score += reward
+    open_step(env)
+    return reward
+
+
+@inlined
+def failed(env):
+    """Whether the episode can no longer reach its goal."""
+    return (
+        env.outcome == SCRAPPED or env.outcome == DEADLOCKED or env.outcome == LIVELOCKED or env.outcome == OVERFLOWED
+    )
+
+
+@inlined
+def score(constants, env):
+    """What this step pays."""
+    if constants.goal == 0:
+        return 0.0
+    if constants.reward == MAKESPAN:
+        reward = env.arrived / constants.goal - env.elapsed / constants.lower_bound
+        if failed(env):
+            reward -= FAILURE + UNFINISHED * (constants.goal - env.finished) / constants.goal
+        return reward
+    reward = TIME * env.elapsed + PROCESSING * env.processing + OVERSTAY * env.overstaying + HOLD * env.holding
+    reward += WAFER_DONE * env.arrived + IDLE * env.idled
+    if env.outcome == DONE:
+        reward += ALL_DONE
+    elif env.outcome == OUT_OF_TIME:
+        reward += TIME_LIMIT
+    elif failed(env):
+        reward += SCRAP
+    return reward
+
+
+@rule
+def start(net, state, i, mask):
+    """Begin an episode and go to its first decision. Time skipped before it is paid for by the first step."""
+    begin(net, state, i)
+    judge(net, state, i)
+    settle(net, state, i, mask)
+
+
+@kernel
+def reset(net, state, first, last, obs, mask, settled):
+    """Begin an episode in envs `first` up to `last`, and go to its first decision unless not to be `settled`."""
+    for i in range(first, last):
+        if settled:
+            start(net, state, i, mask)
+        else:
+            begin(net, state, i)
+        observe(net, state, i, obs)
+
+
+@kernel
+def step(net, state, first, last, actions, obs, mask, rewards, terminated, truncated, autoreset, final_obs, finals):
+    """Advance envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order.
+
+    With `autoreset` an env whose episode is over shows its last observation in `final_obs`, what it came to in
+    `finals`, and begins again at once.
+    """
+    for i in range(first, last):
+        env = state.envs[i]
+        rewards[i] = play(net, state, i, actions[i], mask)
+        truncated[i] = env.outcome == OUT_OF_TIME or env.outcome == OUT_OF_STEPS
+        terminated[i] = env.outcome != RUNNING and not truncated[i]
+        observe(net, state, i, obs)
+        if env.outcome != RUNNING:
+            summarise(net, state, i, finals)
+            if autoreset:
+                for k in range(obs.shape[1]):
+                    final_obs[i, k] = obs[i, k]
+                start(net, state, i, mask)
+                observe(net, state, i, obs)
+
+
+@inlined
+def summarise(net, state, i, finals):
+    """What the episode came to: outcome, clock, tokens finished, decisions, margins, then seconds of work."""
+    env = state.envs[i]
+    finals.score[i] = env.score
+    row = finals.counts
+    row[i, 0] = env.outcome
+    row[i, 1] = env.clock
+    row[i, 2] = env.finished
+    row[i, 3] = env.steps
+    row[i, 4] = env.margin_min
+    row[i, 5] = env.margin_sum
+    row[i, 6] = env.margins
+    row[i, 7] = env.scrapped
+    for r in range(state.resources.shape[1]):
+        finals.resource_seconds[i, r] = state.resources[i, r].seconds
+    for p in range(net.places.shape[0]):
+        finals.place_seconds[i, p] = state.places[i, p].seconds
+
+
+@kernel
+def draw_legal(state, first, last, mask, actions):
+    """A legal action for each env, drawn from its own stream."""
+    for i in range(first, last):
+        count = 0
+        for action in range(mask.shape[1]):
+            count += mask[i, action]
+        chosen = int(uniform(state.envs[i]) * count)
+        for action in range(mask.shape[1]):
+            if mask[i, action]:
+                if chosen == 0:
+                    actions[i] = action
+                chosen -= 1

@@ -1,0 +1,311 @@
+"""What a timed net is: places, transitions, arcs, routes, a goal, and the rules it is played by.
+
+Time is an integer clock and enters in two ways: a firing lasts `duration`, and a token is ready `min_stay` after it
+arrived. Tokens are counted per place, unless the net has `routes`: then each token is somebody, with a type and a route
+that says which transitions may move it next and how long it then has to stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from redline.errors import RedlineError, unknown
+
+KINDS = ("plain", "source", "process", "buffer", "robot", "sink", "machine")
+"""What a place stands for; only observations, the dense reward and the guards care."""
+OVERSTAYS = ("ignore", "penalty", "fail")
+GUARDS = ("release", "lookahead", "free_slot", "least_used", "arm_lock")
+REWARDS = ("makespan", "ct_dense")
+LAYOUTS = ("places", "tool", "jobs")
+NEXT = 0
+"""The wait that lasts until the next event."""
+MAX_TOKENS = 1 << 30
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """A chamber cannot be used for `duration` after every `after_wafers` tokens that left it."""
+
+    after_wafers: int
+    duration: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where tokens stay."""
+
+    name: str
+    tokens: int = 0
+    capacity: int | None = None
+    min_stay: int = 0
+    """A token is ready this long after its arrival; a route may say otherwise."""
+    max_stay: int | None = None
+    """A token should be taken no later than this after it became ready."""
+    on_overstay: str = "fail"
+    kind: str = "plain"
+    cleaning: Cleaning | None = None
+    job: int = -1
+    """Job shops: whose token this place holds, and which operation comes next."""
+    operation: int = -1
+
+
+@dataclass(frozen=True)
+class Transition:
+    """What moves tokens. A firing takes `duration`; its resource is busy for as long."""
+
+    name: str
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+    duration: int = 0
+    resource: str | None = None
+    controllable: bool = True
+    """Uncontrollable ones fire by themselves as soon as they can, highest priority first."""
+    priority: int = 0
+    guards: tuple[str, ...] = ()
+    room_at: str | None = None
+    """One more guard: this place must have room."""
+    work: int | None = None
+    """Time for which it keeps a machine at work: its duration, unless the work is done after it."""
+    action: str | None = None
+    """Transitions with the same action share it: the first enabled one fires. Each has its own by default."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a route: the transitions that may move the token next, and its stay where it then arrives."""
+
+    transitions: tuple[str, ...]
+    stay: int
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a job shop's observation tells of an operation."""
+
+    machine: str
+    duration: int
+    work_left: int
+    """Of its job, this operation included."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a net is played: what may be waited for, what is forbidden, what it pays."""
+
+    waits: tuple[int, ...] = (NEXT,)
+    urgent_wait: int | None = None
+    """Longest wait allowed while a finished token waits in a chamber or a robot holds one."""
+    skip_forced_waits: bool = True
+    non_delay: bool = False
+    """No waiting while something can be fired."""
+    wip_limit: int | None = None
+    release_intervals: tuple[int, ...] = ()
+    reward: str = "makespan"
+    lower_bound: int | None = None
+    layout: str = "places"
+    observe_clock: bool = False
+
+
+@dataclass(frozen=True)
+class Net:
+    """A timed net, checked when it is made."""
+
+    name: str
+    places: tuple[Place, ...]
+    transitions: tuple[Transition, ...]
+    goal: Mapping[str, int] = field(default_factory=dict)
+    """Tokens wanted in each place named."""
+    horizon: int | None = None
+    max_steps: int | None = None
+    routes: tuple[tuple[Step, ...], ...] = ()
+    token_types: tuple[int, ...] = ()
+    """Which route each token follows, in the order of the places they start in."""
+    operations: tuple[tuple[Operation, ...], ...] = ()
+    rules: Rules = field(default_factory=Rules)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be played, saying why."""
+        check_names(self)
+        for place in self.places:
+            check_place(self, place)
+        for transition in self.transitions:
+            check_transition(self, transition)
+        check_end(self)
+        check_rules(self)
+        if self.routes:
+            check_routes(self)
+        else:
+            check_stays(self)
+            check_deadlines(self)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Names of all resources, in the order they are first used."""
+        return tuple(dict.fromkeys(t.resource for t in self.transitions if t.resource is not None))
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What a policy chooses from: transitions (or groups of them), then waits."""
+        groups = dict.fromkeys(t.action or t.name for t in self.transitions)
+        return (*groups, *("wait" if wait == NEXT else f"wait {wait}" for wait in self.rules.waits))
+
+
+def check_names(net: Net) -> None:
+    """Names must exist, once each."""
+    if not net.transitions:
+        raise RedlineError(f"The net {net.name!r} has no transitions, so nothing can ever happen in it.")
+    for what, nodes in (("place", net.places), ("transition", net.transitions)):
+        names = [node.name for node in nodes]  # type: ignore[attr-defined]
+        twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+        if twice is not None:
+            raise RedlineError(f"The net {net.name!r} has two {what}s named {twice!r}. Give each its own name.")
+
+
+def check_place(net: Net, place: Place) -> None:
+    """Numbers of a place that make sense."""
+    where = f"Place {place.name!r}"
+    if place.tokens < 0 or place.tokens > MAX_TOKENS:
+        raise RedlineError(f"{where} cannot start with {place.tokens} tokens. Give it 0 to {MAX_TOKENS}.")
+    if place.capacity is not None and place.capacity < max(1, place.tokens):
+        raise RedlineError(
+            f"{where} has capacity {place.capacity} but starts with {place.tokens} tokens. "
+            f"Try a capacity of {max(1, place.tokens)}."
+        )
+    if place.min_stay < 0:
+        raise RedlineError(f"{where} cannot hold a token for {place.min_stay} time units. Give it 0 or more.")
+    if place.max_stay is not None and place.max_stay < 0:
+        raise RedlineError(
+            f"{where} has an infeasible residency limit: a token would have to leave {-place.max_stay} time units "
+            "before it is ready. Try a limit of 0 or more."
+        )
+    _known("kind of place", place.kind, KINDS)
+    _known("answer to overstaying", place.on_overstay, OVERSTAYS)
+    if place.cleaning is not None and (place.cleaning.after_wafers < 1 or place.cleaning.duration < 0):
+        raise RedlineError(f"{where} cannot be cleaned as {place.cleaning}: clean after 1 wafer or more, for 0 or more.")
+
+
+def check_transition(net: Net, transition: Transition) -> None:
+    """Arcs that lead somewhere with a weight of at least one."""
+    names = [place.name for place in net.places]
+    for place, weight in (*transition.inputs, *transition.outputs):
+        if place not in names:
+            raise unknown(f"place for an arc of transition {transition.name!r}:", place, names)
+        if weight < 1:
+            raise RedlineError(f"The arc between {place!r} and {transition.name!r} weighs {weight}. Give it 1 or more.")
+    for side in (transition.inputs, transition.outputs):
+        if len({place for place, _ in side}) < len(side):
+            raise RedlineError(f"Transition {transition.name!r} has two arcs to one place. Add their weights up.")
+    if transition.duration < 0:
+        raise RedlineError(f"Transition {transition.name!r} cannot last {transition.duration}. Give it 0 or more.")
+    if transition.room_at is not None:
+        _known("place", transition.room_at, names)
+    for guard in transition.guards:
+        _known("guard", guard, GUARDS)
+
+
+def check_end(net: Net) -> None:
+    """An episode must be able to end."""
+    for place, count in net.goal.items():
+        _known("place in the goal:", place, [each.name for each in net.places])
+        if count < 1:
+            raise RedlineError(f"The goal asks for {count} tokens in {place!r}. Ask for 1 or more.")
+    if not net.goal and net.horizon is None and net.max_steps is None:
+        raise RedlineError(
+            f"The net {net.name!r} has no goal and no horizon, so an episode would never end. "
+            "Give it a goal, a horizon or max_steps."
+        )
+    for what, limit in (("horizon", net.horizon), ("step limit", net.max_steps)):
+        if limit is not None and limit < 1:
+            raise RedlineError(f"A {what} of {limit} ends an episode before it begins. Give it 1 or more.")
+
+
+def check_rules(net: Net) -> None:
+    """Known presets, waits that wait, limits that let something through."""
+    rules = net.rules
+    _known("reward", rules.reward, REWARDS)
+    _known("observation layout", rules.layout, LAYOUTS)
+    if any(wait < 0 for wait in rules.waits):
+        raise RedlineError(f"Waits of {min(rules.waits)} time units cannot be waited. Give 1 or more, or 0 for NEXT.")
+    if rules.wip_limit is not None and rules.wip_limit < 1:
+        raise RedlineError(f"A WIP limit of {rules.wip_limit} lets no token in. Give it 1 or more.")
+    if any(interval < 0 for interval in rules.release_intervals):
+        raise RedlineError(f"A release interval of {min(rules.release_intervals)} is in the past. Give 0 or more.")
+    if rules.lower_bound is not None and rules.lower_bound < 1:
+        raise RedlineError(f"A lower bound of {rules.lower_bound} cannot scale a reward. Give it 1 or more.")
+
+
+def check_routes(net: Net) -> None:
+    """Tokens with an identity move one at a time, along routes of known transitions."""
+    for transition in net.transitions:
+        arcs = (*transition.inputs, *transition.outputs)
+        if len(transition.inputs) != 1 or len(transition.outputs) != 1 or any(weight != 1 for _, weight in arcs):
+            raise RedlineError(f"Transition {transition.name!r} must move one token from one place to one: it has routes.")
+    names = [transition.name for transition in net.transitions]
+    for route in net.routes:
+        for step in route:
+            for name in step.transitions:
+                _known("transition on a route:", name, names)
+            if not step.transitions or step.stay < 0:
+                raise RedlineError(f"A route's step needs transitions and a stay of 0 or more; got {step}.")
+    count = sum(place.tokens for place in net.places)
+    if len(net.token_types) != count:
+        raise RedlineError(f"{len(net.token_types)} token types were given for {count} tokens. Give one each.")
+    if any(not 0 <= kind < len(net.routes) for kind in net.token_types):
+        raise RedlineError(f"Token types must be 0 to {len(net.routes) - 1}, one for each route.")
+
+
+def check_stays(net: Net) -> None:
+    """Counted tokens with a stay are kept as a queue, which needs an end."""
+    for place in net.places:
+        if is_queue(place) and place.capacity is None:
+            raise RedlineError(f"Place {place.name!r} has a stay time but no capacity. Give it one, e.g. {place.tokens + 1}.")
+
+
+def is_queue(place: Place) -> bool:
+    """Whether the arrival of each counted token matters."""
+    return place.min_stay > 0 or (place.max_stay is not None and place.on_overstay == "fail")
+
+
+def check_deadlines(net: Net) -> None:
+    """Say so when a token that is there from the start must fail: nothing can take it in time, whatever is played."""
+    first = earliest_times(net)
+    for place in net.places:
+        if not place.tokens or place.max_stay is None or place.on_overstay != "fail":
+            continue
+        deadline = place.min_stay + place.max_stay
+        takers = [t for t in net.transitions if any(name == place.name for name, _ in t.inputs)]
+        soonest = min((first[t.name] for t in takers), default=None)
+        if soonest is None or soonest > deadline:
+            when = "nothing ever takes it" if soonest is None or soonest >= NEVER else f"nothing can before {soonest}"
+            raise RedlineError(
+                f"Place {place.name!r} has an infeasible residency limit: its first token must be taken by {deadline}, "
+                f"but {when}. Raise max_stay."
+            )
+
+
+NEVER = 1 << 60
+
+
+def earliest_times(net: Net) -> dict[str, int]:
+    """A time before which each transition cannot fire, even if tokens were never used up."""
+    first = {place.name: place.min_stay if place.tokens else NEVER for place in net.places}
+    stay = {place.name: place.min_stay for place in net.places}
+    starts = {transition.name: NEVER for transition in net.transitions}
+    changed = True
+    while changed:
+        changed = False
+        for transition in net.transitions:
+            start = max((first[name] for name, _ in transition.inputs), default=0)
+            if start < starts[transition.name]:
+                starts[transition.name] = start
+                changed = True
+                for name, _ in transition.outputs:
+                    first[name] = min(first[name], start + transition.duration + stay[name])
+    return starts
+
+
+def _known(what: str, given: str, known: Iterable[str]) -> None:
+    names = list(known)
+    if given not in names:
+        raise unknown(what, given, names)
