@@ -132,11 +132,11 @@ def gate_is_open(net, state, i):
 
 
 @rule
-def preferred(net, state, i, step, hand):
-    """The load from the robot's place `hand` that a token at `step` is offered: of those with room the least used."""
+def preferred(net, state, i, row, hand):
+    """The load from the robot's place `hand` that a token at `row` is offered: of those with room the least used."""
     best = NONE
     fewest = 0
-    for j in range(net.steps[step].first, net.steps[step].last):
+    for j in range(net.steps[row].first, net.steps[row].last):
         load = net.lists[j]
         if net.transitions[load].source == hand:
             target = net.transitions[load].target
@@ -149,22 +149,32 @@ def preferred(net, state, i, step, hand):
 
 @inlined
 def finds_target(net, state, i, t, token):
-    """Look-ahead: whether what `t` picks can be put down again, without a circle of robots waiting for each other."""
+    """Look-ahead: whether what `t` picks can be put down again, if need be by a second arm that empties its target."""
     pick = net.transitions[t]
-    step = net.steps[state.tokens[i, token].row + 1]
-    for j in range(step.first, step.last):
+    swaps = net.places[pick.target].capacity > 1
+    return gets_away(net, state, i, state.tokens[i, token].row + 1, pick.target, pick.resource, pick.source, swaps)
+
+
+@rule
+def gets_away(net, state, i, row, hand, robot, p, swaps):
+    """Whether a token at `row` in the `hand` of `robot`, which is about to pick from `p`, will find room.
+
+    Some target has room, or another robot will empty it (unless they would wait for each other), or, if the robot
+    `swaps`, it does so itself.
+    """
+    for j in range(net.steps[row].first, net.steps[row].last):
         load = net.transitions[net.lists[j]]
-        if load.source != pick.target or state.places[i, load.target].clean_until > state.envs[i].clock:
+        if load.source != hand or state.places[i, load.target].clean_until > state.envs[i].clock:
             continue
         if has_room(net, state, i, load.target, 1):
             return True
         carrier = occupant_carrier(net, state, i, load.target)
         if carrier == NONE:
             continue
-        if net.transitions[carrier].resource == pick.resource:
-            if net.places[pick.target].capacity > 1:  # the other arm takes the occupant away
+        if net.transitions[carrier].resource == robot:
+            if swaps:
                 return True
-        elif not closes_circle(net, state, i, net.transitions[carrier].target, pick.resource, pick.source):
+        elif not closes_circle(net, state, i, net.transitions[carrier].target, robot, p):
             return True
     return False
 
@@ -183,9 +193,9 @@ def occupant_carrier(net, state, i, p):
 
 
 @inlined
-def way_out(net, step, p):
-    """The transition that takes a token at `step` out of place `p`."""
-    for j in range(net.steps[step].first, net.steps[step].last):
+def way_out(net, row, p):
+    """The transition that takes a token at `row` out of place `p`."""
+    for j in range(net.steps[row].first, net.steps[row].last):
         t = net.lists[j]
         if net.transitions[t].source == p:
             return t
@@ -216,9 +226,9 @@ def closes_circle(net, state, i, hand, robot, p):
 
 
 @inlined
-def waits_for(net, state, i, step, hand, robot, p):
-    """Whether every target of a token at `step` in `hand` is full of what `robot` has to carry away."""
-    for j in range(net.steps[step].first, net.steps[step].last):
+def waits_for(net, state, i, row, hand, robot, p):
+    """Whether every target of a token at `row` in `hand` is full of what `robot` has to carry away."""
+    for j in range(net.steps[row].first, net.steps[row].last):
         load = net.transitions[net.lists[j]]
         if load.source == hand:
             if load.target == p or has_room(net, state, i, load.target, 1):
@@ -231,12 +241,12 @@ def waits_for(net, state, i, step, hand, robot, p):
 
 @inlined
 def keeps_an_arm(net, state, i, t):
-    """Two-arm lock: while a held token finds its target full, the next pick must be from that very target."""
+    """Two-arm lock: if only this robot can make room for what it holds, the next pick must be from that very target."""
     pick = net.transitions[t]
     k = state.places[i, pick.target].head
     while k >= 0:
         token = state.tokens[i, k]
-        if preferred(net, state, i, token.row, pick.target) == NONE:
+        if not gets_away(net, state, i, token.row, pick.target, pick.resource, pick.source, False):
             if not leads_to(net, token.row, pick.target, pick.source):
                 return False
         k = token.next
@@ -244,9 +254,9 @@ def keeps_an_arm(net, state, i, t):
 
 
 @inlined
-def leads_to(net, step, hand, p):
-    """Whether place `p` is a target of a token at `step` in `hand`."""
-    for j in range(net.steps[step].first, net.steps[step].last):
+def leads_to(net, row, hand, p):
+    """Whether place `p` is a target of a token at `row` in `hand`."""
+    for j in range(net.steps[row].first, net.steps[row].last):
         load = net.transitions[net.lists[j]]
         if load.source == hand and load.target == p:
             return True

@@ -163,9 +163,9 @@ def observe_arm(net, state, i, p, k, obs, cell):
 
 
 @inlined
-def first_load(net, step, hand):
+def first_load(net, row, hand):
     """The first load from `hand` on a token's route, room or not."""
-    for j in range(net.steps[step].first, net.steps[step].last):
+    for j in range(net.steps[row].first, net.steps[row].last):
         if net.transitions[net.lists[j]].source == hand:
             return net.lists[j]
     return NONE

@@ -1,0 +1,221 @@
+"""Policies without learning: dispatching rules for job shops, and for cluster tools a rule that never waits.
+
+They are baselines, and warm starts for a policy that would otherwise see only failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from redline.errors import RedlineError, unknown
+from redline.sims.petri import kernel
+from redline.sims.petri.bounds import carriers, flow
+from redline.sims.petri.cluster_tool import Plan, Stage
+from redline.sims.petri.net import NEXT, Net
+from redline.sims.petri.state import RUNNING, State, new_finals, new_state
+from redline.sims.petri.tables import FAR, NONE, tabulate
+from redline.sims.speed import at_speed
+
+DISPATCHING = ("SPT", "MWR", "MOR", "FIFO")
+"""Shortest operation, most work remaining, most operations remaining, first come first served."""
+INSERTION = "insertion"
+
+
+# Job shops
+
+
+class Dispatcher:
+    """A dispatching rule for all envs of a job shop at once. Never waits while something can begin."""
+
+    def __init__(self, net: Net, rule: str) -> None:
+        if rule not in DISPATCHING:
+            raise unknown("dispatching rule", rule, DISPATCHING)
+        if not net.operations:
+            raise RedlineError(f"{rule} orders the jobs of a job shop, and {net.name!r} is none.")
+        self.rule = rule
+        self._tables, _ = tabulate(net)
+        self._num_groups = len(net.actions) - len(net.rules.waits)
+        self._transitions = self._tables.transitions.view(np.ndarray)
+
+    def act(self, state: State, mask: np.ndarray) -> np.ndarray:
+        """Actions int64 [N]: the legal one that the rule likes best, ties to the lowest; a wait where only that is."""
+        costs = np.full(mask.shape, np.inf)
+        for t, transition in enumerate(self._transitions):
+            if transition["controllable"] and transition["source"] != NONE:
+                action = transition["action"]
+                here = (state.places.marking[:, transition["source"]] > 0) & mask[:, action]
+                costs[here, action] = np.minimum(costs[here, action], self._cost(state, t)[here])
+        waits = mask.copy()
+        waits[:, : self._num_groups] = False
+        costs[waits] = FAR * 2.0
+        return np.argmin(costs, axis=1)
+
+    def _cost(self, state: State, t: int) -> np.ndarray:
+        """What the rule holds against firing `t`, for every env."""
+        source = self._transitions[t]["source"]
+        operation = self._tables.operations[self._tables.places[source].operation]
+        if self.rule == "FIFO":
+            return state.places.entered[:, source].astype(float)
+        cost = {
+            "SPT": max(self._transitions[t]["duration"], self._transitions[t]["work"]),
+            "MWR": -operation.work_left,
+            "MOR": operation.done - operation.of,
+        }[self.rule]
+        return np.full(len(state.envs), float(cost))
+
+
+def dispatch(net: Net, rule: str, turbo: bool = True) -> int:
+    """The makespan a dispatching rule reaches."""
+    dispatcher, game = Dispatcher(net, rule), Game(net, turbo)
+    while game.running:
+        game.step(int(dispatcher.act(game.state, game.mask)[0]))
+    return game.clock
+
+
+class Game:
+    """One env of a net, played by hand: `mask` says what is legal, `step` plays it."""
+
+    def __init__(self, net: Net, turbo: bool = True, log_size: int = 0) -> None:
+        self.net = net
+        self.tables, sizes = tabulate(net)
+        self.state = new_state(1, sizes, 0, log_size)
+        self.obs, self.mask = np.zeros((1, sizes.observation), np.float32), np.zeros((1, sizes.actions), np.bool_)
+        self.finals, self._flags = new_finals(1, sizes), np.zeros((2, 1), np.bool_)
+        self._step = at_speed(kernel.step, turbo)
+        at_speed(kernel.reset, turbo)(self.tables, self.state, 0, 1, self.obs, self.mask, True)
+
+    def step(self, action: int) -> float:
+        """Play one action; returns its reward."""
+        rewards = np.zeros(1)
+        self._step(
+            self.tables, self.state, 0, 1, np.array([action]), self.obs, self.mask, rewards,
+            self._flags[0], self._flags[1], False, self.obs, self.finals,
+        )  # fmt: skip
+        return float(rewards[0])
+
+    @property
+    def running(self) -> bool:
+        """Whether the episode goes on."""
+        return bool(self.state.envs[0].outcome == RUNNING)
+
+    @property
+    def clock(self) -> int:
+        """Time since reset."""
+        return int(self.state.envs[0].clock)
+
+
+# Cluster tools
+
+
+def insert_without_waiting(plan: Plan) -> list[list[tuple[int, int]]]:
+    """(pick, place) of every hop of every wafer: each is released at the first time it can run through unhindered.
+
+    Always feasible, because no wafer ever waits. It plans for one arm, whatever the robots have.
+    """
+    taken: dict[str, list[tuple[int, int]]] = {}
+    hops, release = [], 0
+    for kind in plan.wafer_types:
+        demands, delay = _demands(plan, plan.types[kind], taken, release)
+        while delay:
+            release += delay
+            demands, delay = _demands(plan, plan.types[kind], taken, release)
+        for name, start, end in demands:
+            taken.setdefault(name, []).append((start, end))
+        hops.append(_hops(plan, plan.types[kind], release))
+    return hops
+
+
+def _hops(plan: Plan, stages: Sequence[Stage], release: int) -> list[tuple[int, int]]:
+    hops, clock = [], release
+    for robot, stage in zip(carriers(plan, stages), stages[1:], strict=True):
+        hops.append((clock, clock + robot.pick + robot.travel))
+        clock += robot.hop + stage.process_time
+    return hops
+
+
+def _demands(
+    plan: Plan, stages: Sequence[Stage], taken: dict[str, list[tuple[int, int]]], release: int
+) -> tuple[list[tuple[str, int, int]], int]:
+    """What a wafer released now would occupy, and when; and if something of it is taken, for how long at least."""
+    robots, hops = carriers(plan, stages), _hops(plan, stages, release)
+    demands = []
+    for robot, (pick, place) in zip(robots, hops, strict=True):
+        delay = _delay(taken.get(robot.name, []), pick, place + robot.place, 1)
+        if delay:
+            return [], delay
+        demands.append((robot.name, pick, place + robot.place))
+    for k, stage in enumerate(stages[1:-1]):
+        start, end = hops[k][1], hops[k + 1][0] + robots[k + 1].pick
+        slots = {name: plan.device.stations[name].capacity or 1 for name in stage.at}
+        delays = {name: _delay(taken.get(name, []), start, end, slots[name]) for name in stage.at}
+        best = min(stage.at, key=lambda name: delays[name])
+        if delays[best]:
+            return [], delays[best]
+        demands.append((best, start, end))
+    return demands, 0
+
+
+def _delay(times: Sequence[tuple[int, int]], start: int, end: int, slots: int) -> int:
+    """0 if one of the slots is free from `start` to `end`; else how much later one could be at the earliest."""
+    over = [(first, last) for first, last in times if first < end and start < last]
+    instants = {start, *(max(first, start) for first, _ in over)}
+    if all(sum(first <= t < last for first, last in over) < slots for t in instants):
+        return 0
+    return min(last for _, last in over) - start
+
+
+def insertion_makespan(plan: Plan) -> int:
+    """When the insertion rule is done."""
+    return max(
+        hops[0][0] + flow(plan, plan.types[kind])
+        for hops, kind in zip(insert_without_waiting(plan), plan.wafer_types, strict=True)
+    )
+
+
+# Schedules as actions
+
+
+def actions_for(net: Net, script: np.ndarray, turbo: bool = True) -> list[int]:
+    """The actions that play a script of (time, token, transition) lines: what a policy would have chosen.
+
+    Refuses a script that the guards, the waits on offer or the order of tokens in a place do not allow.
+    """
+    game = Game(net, turbo)
+    actions: list[int] = []
+    for time, token, named in script.tolist():
+        while game.running and game.clock < time:
+            actions.append(_wait_for(game, time))
+            game.step(actions[-1])
+        t = _meant(game, token, named)
+        if not game.running or game.clock != time or t is None:
+            raise RedlineError(f"What token {token} does at {time} is not on offer then (the clock shows {game.clock}).")
+        actions.append(int(game.tables.transitions[t].action))
+        game.step(actions[-1])
+    return actions
+
+
+def _wait_for(game: Game, time: int) -> int:
+    """The longest legal wait that does not go past `time`."""
+    net, left = game.net, time - game.clock
+    first = len(net.actions) - len(net.rules.waits)
+    legal = [(wait, first + k) for k, wait in enumerate(net.rules.waits) if game.mask[0, first + k]]
+    fitting = [(wait, action) for wait, action in legal if wait != NEXT and wait <= left]
+    if fitting:
+        return max(fitting)[1]
+    raise RedlineError(f"No wait on offer leads from {game.clock} to {time}.")
+
+
+def _meant(game: Game, token: int, named: int) -> int | None:
+    """The legal transition that moves the token next."""
+    if named != NONE:
+        return named if game.mask[0, game.tables.transitions[named].action] else None
+    record = game.state.tokens[0, token]
+    step = game.tables.steps[record.row]
+    for t in game.tables.lists[step.first : step.last]:
+        transition = game.tables.transitions[t]
+        if transition.source == record.place and game.mask[0, transition.action]:
+            return int(t)
+    return None
+
