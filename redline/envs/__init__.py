@@ -10,6 +10,7 @@ import gymnasium as gym
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from redline.envs.cage2 import Cage2VectorEnv
+from redline.envs.petri import PREFIX, PetriVectorEnv
 from redline.errors import RedlineError, unknown
 from redline.sims.cage2.scenario import Scenario
 
@@ -33,12 +34,14 @@ ENVS: dict[str, EnvKind] = {
 def make_env(name: str, num_envs: int = 1, **options: Any) -> VectorEnv:
     """`num_envs` copies of an env that step together, as a `gymnasium.vector.VectorEnv`.
 
-    `name` is one of `ENVS` or a Gymnasium id. Ended episodes begin again in the same step.
+    `name` is one of `ENVS`, a net such as `petri:cluster/J-0?wafers=12`, or a Gymnasium id. Ended episodes begin again in the same step.
     """
     if num_envs < 1:
         raise RedlineError(f"{num_envs} envs cannot be stepped. Try --num-envs 512.")
     if name in ENVS:
         return _with_options(name, num_envs, options)
+    if name.startswith(PREFIX):
+        return PetriVectorEnv(num_envs, name, **options)
     if name in gym.registry or ":" in name:
         return _gymnasium_env(name, num_envs, options)
     raise unknown("env", name, [*ENVS, *(["CartPole-v1", "Acrobot-v1"] if "-v" in name else [])])
@@ -70,4 +73,9 @@ gym.register(
     entry_point="redline.envs.cage2:Cage2Env",
     vector_entry_point="redline.envs.cage2:Cage2VectorEnv",
     # the env ends its own episodes after max_steps, which gym.make would otherwise not know of
+)
+gym.register(
+    "redline/Petri-v0",
+    entry_point="redline.envs.petri:PetriEnv",
+    vector_entry_point="redline.envs.petri:PetriVectorEnv",
 )

@@ -19,7 +19,7 @@ from redline.sims.petri.net import NEXT, Cleaning, Net, Place, Rules, Step, Tran
 
 LOOKAHEADS = ("robots", "strict", "off")
 PARALLELS = ("least_used", "free")
-HOLDS = ("soft", "hard")
+HOLDS = ("auto", "soft", "hard")
 GATES = ("off", "route", "derived")
 DRIVERS = ("policy", "rule")
 WAITS = (5, 10, 20, 50, 100)
@@ -131,8 +131,8 @@ class ClusterTool:
     """When a wafer may be picked: robots (its target is free or will be emptied), strict (it is free) or off."""
     parallel: str = "least_used"
     """Which of several equal chambers is offered: least_used, or free (all of them)."""
-    hold: str = "soft"
-    """A wafer held past the limit costs reward (soft; in ct_dense only) or is scrapped (hard)."""
+    hold: str = "auto"
+    """A wafer held past the limit costs reward (soft, for ct_dense) or is scrapped (hard, for makespan)."""
     tm1: str = "policy"
     """Who drives the atmosphere robot of cascade_full: policy or rule."""
     waits: str = ""
@@ -163,6 +163,12 @@ class ClusterTool:
             raise RedlineError(f"{self.wafers} wafers cannot be processed. Try wafers=12 (1 to 1000).")
         if self.arms not in (1, 2):
             raise RedlineError(f"Robots with {self.arms} arms are not known here. Try arms=1 or arms=2.")
+
+
+    @property
+    def holds_hard(self) -> bool:
+        """Whether a wafer held too long is scrapped. It must be where holding is free, or it would pay."""
+        return self.hold == "hard" or (self.hold == "auto" and self.reward == "makespan")
 
 
 @dataclass(frozen=True)
@@ -350,7 +356,7 @@ def _cleaning(plan: Plan) -> dict[str, Cleaning]:
 
 def _hand(plan: Plan, robot: Robot) -> Place:
     slack = robot.hold_limit - robot.travel
-    hard = plan.options.hold == "hard"
+    hard = plan.options.holds_hard
     if hard and slack < 0:
         raise RedlineError(
             f"Robot {robot.name} has an infeasible residency limit: a wafer may be held for {robot.hold_limit} s but "

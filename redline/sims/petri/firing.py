@@ -49,10 +49,10 @@ def note_start(net, state, i, t, token):
         env.released += 1
         if net.constants[0].gated:
             env.gate_opens = env.clock + interval(net, env)
-    if net.constants[0].identity and net.places[transition.source].overstay == FAIL:
-        limit = net.places[transition.source].max_stay
-        if limit != NONE:
-            note_margin(env, state.tokens[i, token].ready + limit - env.clock)
+    if net.constants[0].identity:
+        static = net.places[transition.source]
+        if static.kind != ROBOT and static.overstay == FAIL and static.max_stay != NONE:
+            note_margin(env, state.tokens[i, token].ready + static.max_stay - env.clock)
 
 
 @inlined

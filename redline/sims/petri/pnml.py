@@ -191,14 +191,22 @@ def _ours(element: ElementTree.Element) -> dict[str, str]:
     return {_tag(part): (part.text or "").strip() for block in blocks for part in block}
 
 
+def _our_number(ours: dict[str, str], key: str, default: Any, element: ElementTree.Element) -> Any:
+    if key not in ours:
+        return default
+    if not ours[key].lstrip("-").isdigit():
+        raise RedlineError(f"{_tag(element)} {element.get('id')!r} has {ours[key]!r} as {key}. Only whole numbers will do.")
+    return int(ours[key])
+
+
 def _read_place(element: ElementTree.Element, name: str) -> Place:
     ours = _ours(element)
     return Place(
         str(element.get("id")),
         _number(element, "initialMarking", 0, name),
-        int(ours["capacity"]) if "capacity" in ours else None,
-        int(ours.get("minStay", 0)),
-        int(ours["maxStay"]) if "maxStay" in ours else None,
+        _our_number(ours, "capacity", None, element),
+        _our_number(ours, "minStay", 0, element),
+        _our_number(ours, "maxStay", None, element),
         ours.get("onOverstay", "fail"),
     )
 
@@ -207,8 +215,8 @@ def _read_transition(element: ElementTree.Element) -> Transition:
     """A transition without its arcs; a duration of -1 says that the file gives none."""
     ours = _ours(element)
     return Transition(
-        str(element.get("id")), (), (), int(ours.get("duration", -1)), ours.get("resource"),
-        ours.get("controllable", "true") == "true", int(ours.get("priority", 0)),
+        str(element.get("id")), (), (), _our_number(ours, "duration", -1, element), ours.get("resource"),
+        ours.get("controllable", "true") == "true", _our_number(ours, "priority", 0, element),
     )  # fmt: skip
 
 
