@@ -34,7 +34,8 @@ ENVS: dict[str, EnvKind] = {
 def make_env(name: str, num_envs: int = 1, **options: Any) -> VectorEnv:
     """`num_envs` copies of an env that step together, as a `gymnasium.vector.VectorEnv`.
 
-    `name` is one of `ENVS`, a net such as `petri:cluster/J-0?wafers=12`, or a Gymnasium id. Ended episodes begin again in the same step.
+    `name` is one of `ENVS`, a net such as `petri:cluster/J-0?wafers=12`, or a Gymnasium id. Ended episodes begin again
+    in the same step.
     """
     if num_envs < 1:
         raise RedlineError(f"{num_envs} envs cannot be stepped. Try --num-envs 512.")

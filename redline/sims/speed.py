@@ -33,15 +33,18 @@ def rule(function: Callable[..., Any]) -> Any:
 
     It has no door for Python and counts no references, which a function of many arrays would spend its time on.
     """
-    return _stamped(numba.njit(cache=True, nogil=True, error_model="numpy", **_INNER)(function))
+    return _inner(function, forceinline=False)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Marks a rule that is copied into each of its callers: for what is small, or called in one place only."""
-    return _stamped(numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True, **_INNER)(function))
+    return _inner(function, forceinline=True)
 
 
-_INNER = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+def _inner(function: Callable[..., Any], forceinline: bool) -> Any:
+    bare: dict[str, Any] = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    jit: Any = numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=forceinline, **bare)
+    return _stamped(jit(function))
 
 
 def _stamped(compiled: Any) -> Any:

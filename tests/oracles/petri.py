@@ -229,7 +229,9 @@ class Oracle:
         if self.where[name]:
             occupant, ahead = self.where[name][0], 0
         else:
-            coming = [tokens[0] for f in self.firings if f.transition.outputs[0][0] == name for tokens in f.tokens.values()]
+            coming = [
+                tokens[0] for f in self.firings if f.transition.outputs[0][0] == name for tokens in f.tokens.values()
+            ]
             if not coming:
                 return None
             occupant, ahead = coming[0], 1
@@ -338,7 +340,12 @@ class Oracle:
         order = {t.name: k for k, t in enumerate(self.net.transitions)}
         due = [f for f in self.firings if f.ends <= self.now]
         self.firings = [f for f in self.firings if f.ends > self.now]
-        due.sort(key=lambda f: (resources.index(f.transition.resource) if f.transition.resource else -1, order[f.transition.name]))
+        due.sort(
+            key=lambda f: (
+                resources.index(f.transition.resource) if f.transition.resource else -1,
+                order[f.transition.name],
+            )
+        )
         for firing in due:
             self._end(firing)
         self._check_end()
@@ -374,6 +381,10 @@ class Oracle:
             bound = rules.lower_bound or self.net.horizon or 1
             reward = account["arrived"] / goal - account["time"] / bound
             return reward - (2 + 2 * (goal - self.finished()) / goal) if failed else reward
-        reward = -10.0 * account["time"] + 5.0 * account["processing"] - 4.0 * account["overstay"] - 6.0 * account["hold"]
+        reward = (
+            -10.0 * account["time"] + 5.0 * account["processing"] - 4.0 * account["overstay"] - 6.0 * account["hold"]
+        )
         reward += 500.0 * account["arrived"] - 1000.0 * account["idle"]
-        return reward + {"done": 3000.0, "time limit": -100.0, "scrap": -4000.0, "deadlock": -4000.0}.get(self.outcome, 0.0)
+        return reward + {"done": 3000.0, "time limit": -100.0, "scrap": -4000.0, "deadlock": -4000.0}.get(
+            self.outcome, 0.0
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from redline.sims.petri.cluster_tool import Plan, Robot, Stage
@@ -40,7 +41,7 @@ def flow(plan: Plan, stages: Sequence[Stage]) -> int:
 
 def carriers(plan: Plan, stages: Sequence[Stage]) -> list[Robot]:
     """The robot of each hop."""
-    robots = [plan.robot_for(stage.at[0], following) for stage, following in zip(stages, stages[1:], strict=False)]
+    robots = [plan.robot_for(stage.at[0], following) for stage, following in pairwise(stages)]
     return [robot for robot in robots if robot is not None]
 
 

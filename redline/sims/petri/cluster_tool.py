@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 from redline.errors import RedlineError, unknown
@@ -164,7 +165,6 @@ class ClusterTool:
         if self.arms not in (1, 2):
             raise RedlineError(f"Robots with {self.arms} arms are not known here. Try arms=1 or arms=2.")
 
-
     @property
     def holds_hard(self) -> bool:
         """Whether a wafer held too long is scrapped. It must be where holding is free, or it would pay."""
@@ -293,7 +293,7 @@ def _check_route(plan: Plan, stages: tuple[Stage, ...]) -> None:
                 raise unknown(f"place for route {route!r} on {device.name}:", name, device.stations)
         if not stage.at or stage.process_time < 0:
             raise RedlineError(f"A stage of route {route!r} needs places and a process time of 0 or more; got {stage}.")
-    for stage, following in zip(stages, stages[1:], strict=False):
+    for stage, following in pairwise(stages):
         for name in stage.at:
             if plan.robot_for(name, following) is None:
                 raise RedlineError(
@@ -392,6 +392,7 @@ def _pick(plan: Plan, robot: Robot, station: str) -> Transition:
         priority=_TM1_ORDER.get(station, 0),
         guards=tuple(guards),
         room_at="LLA" if by_rule and station == source else None,
+        action=f"u_{station}_{robot.name}",
     )  # fmt: skip
 
 
@@ -405,6 +406,7 @@ def _put(plan: Plan, robot: Robot, station: str) -> Transition:
         controllable=not _by_rule(plan, robot),
         priority=_DELIVERY,
         guards=("least_used",) if plan.options.parallel == "least_used" else (),
+        action=f"t_{robot.name}_{station}",
     )  # fmt: skip
 
 
@@ -421,7 +423,7 @@ def _gate_station(plan: Plan) -> str:
 def _steps(plan: Plan, stages: tuple[Stage, ...]) -> tuple[Step, ...]:
     """A route as firings: pick, place, pick, place, …"""
     steps = []
-    for stage, following in zip(stages, stages[1:], strict=False):
+    for stage, following in pairwise(stages):
         carriers = {name: plan.robot_for(name, following) for name in stage.at}
         robots = {robot.name: robot for robot in carriers.values() if robot is not None}
         picks = tuple(f"u_{name}_{robot.name}" for name, robot in carriers.items() if robot is not None)

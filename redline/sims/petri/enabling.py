@@ -13,7 +13,7 @@ def queue_entry(net, state, i, p, n):
     return state.queues[i, place.queue + (state.places[i, p].queue_first + n) % place.queue_size]
 
 
-@rule
+@inlined
 def candidate(net, state, i, t):
     """The token `t` would take: the earliest arrival that is ready and whose route allows `t`; NONE if there is none.
 
@@ -49,9 +49,9 @@ def has_tokens(net, state, i, t):
         place = state.places[i, arc.place]
         if place.marking - place.moving < arc.weight:
             return False
-        if net.places[arc.place].queue != NONE:
-            if queue_entry(net, state, i, arc.place, place.moving + arc.weight - 1) > state.envs[i].clock:
-                return False
+        queued = net.places[arc.place].queue != NONE
+        if queued and queue_entry(net, state, i, arc.place, place.moving + arc.weight - 1) > state.envs[i].clock:
+            return False
     return True
 
 
@@ -109,14 +109,13 @@ def permitted(net, state, i, t, token):
     """Whether all guards of `t` let it take `token`."""
     transition = net.transitions[t]
     guards = transition.guards
-    if guards & LEAST_USED:
-        if preferred(net, state, i, state.tokens[i, token].row, transition.source) != t:
-            return False
+    row = state.tokens[i, token].row if guards & (LEAST_USED | FREE_SLOT) else NONE
+    if guards & LEAST_USED and preferred(net, state, i, row, transition.source) != t:
+        return False
     if guards & RELEASE and not gate_is_open(net, state, i):
         return False
-    if guards & FREE_SLOT:
-        if preferred(net, state, i, state.tokens[i, token].row + 1, transition.target) == NONE:
-            return False
+    if guards & FREE_SLOT and preferred(net, state, i, row + 1, transition.target) == NONE:
+        return False
     if guards & LOOKAHEAD and not finds_target(net, state, i, t, token):
         return False
     if guards & ARM_LOCK and not keeps_an_arm(net, state, i, t):
@@ -131,7 +130,7 @@ def gate_is_open(net, state, i):
     return env.clock >= env.gate_opens and env.released - env.finished < net.constants[0].wip_limit
 
 
-@rule
+@inlined
 def preferred(net, state, i, row, hand):
     """The load from the robot's place `hand` that a token at `row` is offered: of those with room the least used."""
     best = NONE
@@ -219,9 +218,9 @@ def closes_circle(net, state, i, hand, robot, p):
         k = token.next
     for f in range(state.envs[i].underway):
         firing = state.firings[i, f]
-        if net.transitions[firing.transition].target == hand:
-            if not waits_for(net, state, i, state.tokens[i, firing.token].row + 1, hand, robot, p):
-                return False
+        coming = net.transitions[firing.transition].target == hand
+        if coming and not waits_for(net, state, i, state.tokens[i, firing.token].row + 1, hand, robot, p):
+            return False
     return True
 
 
@@ -246,9 +245,9 @@ def keeps_an_arm(net, state, i, t):
     k = state.places[i, pick.target].head
     while k >= 0:
         token = state.tokens[i, k]
-        if not gets_away(net, state, i, token.row, pick.target, pick.resource, pick.source, False):
-            if not leads_to(net, token.row, pick.target, pick.source):
-                return False
+        leads_here = leads_to(net, token.row, pick.target, pick.source)
+        if not leads_here and not gets_away(net, state, i, token.row, pick.target, pick.resource, pick.source, False):
+            return False
         k = token.next
     return True
 

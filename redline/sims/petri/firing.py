@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redline.sims.petri.enabling import candidate, enabled, queue_entry
 from redline.sims.petri.state import DEADLOCKED, DONE, LIVELOCKED, OUT_OF_TIME, OVERFLOWED, RUNNING, SCRAPPED
-from redline.sims.petri.tables import CT_DENSE, FAIL, FAR, MACHINE, NONE, PENALTY, PROCESS, RELEASE, ROBOT
+from redline.sims.petri.tables import CT_DENSE, FAR, MACHINE, NONE, PENALTY, PROCESS, RELEASE, ROBOT
 from redline.sims.speed import inlined, rule
 
 MOST_AT_ONCE = 10_000
@@ -51,8 +51,8 @@ def note_start(net, state, i, t, token):
             env.gate_opens = env.clock + interval(net, env)
     if net.constants[0].identity:
         static = net.places[transition.source]
-        if static.kind != ROBOT and static.overstay == FAIL and static.max_stay != NONE:
-            note_margin(env, state.tokens[i, token].ready + static.max_stay - env.clock)
+        if static.kind != ROBOT and static.deadline != NONE:
+            note_margin(env, state.tokens[i, token].ready + static.deadline - env.clock)
 
 
 @inlined
@@ -199,7 +199,7 @@ def link(state, i, p, k):
 # The clock
 
 
-@rule
+@inlined
 def next_event(net, state, i):
     """The next instant at which anything can change; FAR if nothing is under way.
 
@@ -212,8 +212,7 @@ def next_event(net, state, i):
     for k in range(state.tokens.shape[1]):
         token = state.tokens[i, k]
         if not token.moving:
-            limit = net.places[token.place].max_stay if net.places[token.place].overstay == FAIL else NONE
-            soonest = min(soonest, next_of_token(env.clock, token.ready, limit))
+            soonest = min(soonest, next_of_token(env.clock, token.ready, net.places[token.place].deadline))
     constants = net.constants[0]
     for j in range(constants.queued, constants.queued_end):
         soonest = min(soonest, next_of_queue(net, state, i, net.lists[j]))
@@ -241,10 +240,9 @@ def next_of_queue(net, state, i, p):
     """Likewise for the tokens of a queued place."""
     clock = state.envs[i].clock
     place = state.places[i, p]
-    limit = net.places[p].max_stay if net.places[p].overstay == FAIL else NONE
     if place.moving == place.marking:
         return FAR
-    soonest = next_of_token(clock, queue_entry(net, state, i, p, place.moving), limit)
+    soonest = next_of_token(clock, queue_entry(net, state, i, p, place.moving), net.places[p].deadline)
     for n in range(place.moving + 1, place.marking):
         ready = queue_entry(net, state, i, p, n)
         if ready > clock:
@@ -339,17 +337,16 @@ def overdue(net, state, i):
     clock = state.envs[i].clock
     for k in range(state.tokens.shape[1]):
         token = state.tokens[i, k]
-        static = net.places[token.place]
-        if static.overstay == FAIL and static.max_stay != NONE and not token.moving:
-            if token.ready + static.max_stay < clock:
-                return k
+        deadline = net.places[token.place].deadline
+        if deadline != NONE and not token.moving and token.ready + deadline < clock:
+            return k
     for j in range(net.constants[0].queued, net.constants[0].queued_end):
         p = net.lists[j]
         place = state.places[i, p]
-        static = net.places[p]
-        if static.overstay == FAIL and static.max_stay != NONE and place.moving < place.marking:
-            if queue_entry(net, state, i, p, place.moving) + static.max_stay < clock:
-                return p
+        deadline = net.places[p].deadline
+        waiting = deadline != NONE and place.moving < place.marking
+        if waiting and queue_entry(net, state, i, p, place.moving) + deadline < clock:
+            return p
     return NONE
 
 

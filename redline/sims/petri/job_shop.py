@@ -178,8 +178,7 @@ def _flexible_bound(shop: Shop) -> int:
     """The longest job, each operation on its fastest machine, and all work spread evenly."""
     jobs = shop.quickest()
     longest = max(
-        start + sum(time for _, time in job)
-        for start, job in zip(shop.releases or (0,) * len(jobs), jobs, strict=True)
+        start + sum(time for _, time in job) for start, job in zip(shop.releases or (0,) * len(jobs), jobs, strict=True)
     )
     return max(1, longest, -(-sum(time for job in jobs for _, time in job) // shop.machines))
 
@@ -197,17 +196,15 @@ def _plain_nodes(shop: Shop, options: JobShop) -> tuple[list[Place], list[Transi
     places, transitions = [], []
     for j, job in enumerate(shop.jobs):
         for k in range(len(job) + 1):
-            start = {"tokens": 1, "min_stay": _release(shop, j)} if k == 0 else {}
-            places.append(Place(f"W{j},{k}", capacity=1, job=j, operation=k, **start))
+            release = _release(shop, j) if k == 0 else 0
+            places.append(Place(f"W{j},{k}", int(k == 0), 1, release, job=j, operation=k))
         for k, operation in enumerate(job):
             for machine, duration in operation:
-                name = f"O{j},{k}" if len(operation) == 1 else f"O{j},{k},{machine}"
-                transitions.append(
-                    Transition(
-                        name, ((f"W{j},{k}", 1), (f"I{machine}", 1)), ((f"W{j},{k + 1}", 1), (f"I{machine}", 1)),
-                        duration, action=_action(options, j) if len(operation) == 1 else None,
-                    )  # fmt: skip
-                )
+                only = len(operation) == 1
+                name = f"O{j},{k}" if only else f"O{j},{k},{machine}"
+                idle = (f"I{machine}", 1)
+                arcs = ((f"W{j},{k}", 1), idle), ((f"W{j},{k + 1}", 1), idle)
+                transitions.append(Transition(name, *arcs, duration, action=_action(options, j) if only else None))
     return places, transitions
 
 
@@ -222,9 +219,7 @@ def _blocking_nodes(shop: Shop, options: JobShop) -> tuple[list[Place], list[Tra
             last = k + 1 == len(job)
             for machine, duration in operation:
                 name = f"P{j},{k},{machine}"
-                places.append(
-                    Place(name, 0, 1, duration, None if last else limit, job=j, operation=k + 1)
-                )
+                places.append(Place(name, 0, 1, duration, None if last else limit, job=j, operation=k + 1))
                 transitions += _begin(shop, options, j, k, machine, duration)
                 if last:
                     done = ((f"W{j},{k + 1}", 1), (f"I{machine}", 1))
@@ -241,11 +236,9 @@ def _begin(shop: Shop, options: JobShop, j: int, k: int, machine: int, duration:
         freed = () if other is None else ((f"I{other}", 1),)
         alone = len(shop.jobs[j][k]) == 1 and len(came_from) == 1
         name = f"O{j},{k}" if alone else f"O{j},{k},{machine}" + ("" if other is None else f",{other}")
-        if other == machine:  # it stays where it is
-            arcs = (((held),), ((f"P{j},{k},{machine}", 1),))
-        else:
-            arcs = ((held, (f"I{machine}", 1)), ((f"P{j},{k},{machine}", 1), *freed))
-        begins.append(Transition(name, *arcs, work=duration, action=_action(options, j) if alone else None))
+        needed = () if other == machine else ((f"I{machine}", 1),)  # it may stay where it is
+        inputs, outputs = (held, *needed), ((f"P{j},{k},{machine}", 1), *(freed if needed else ()))
+        begins.append(Transition(name, inputs, outputs, work=duration, action=_action(options, j) if alone else None))
     return begins
 
 

@@ -21,6 +21,7 @@ LAYOUTS = ("places", "tool", "jobs")
 NEXT = 0
 """The wait that lasts until the next event."""
 MAX_TOKENS = 1 << 30
+MAX_WEIGHT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class Transition:
     work: int | None = None
     """Time for which it keeps a machine at work: its duration, unless the work is done after it."""
     action: str | None = None
-    """Transitions with the same action share it: the first enabled one fires. Each has its own by default."""
+    """Transitions with the same action share it: the first enabled one fires. By default each has its own, or none if
+    it is uncontrollable; one that is named stays among the actions, where it is never legal."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,13 @@ class Net:
     @property
     def actions(self) -> tuple[str, ...]:
         """What a policy chooses from: transitions (or groups of them), then waits."""
-        groups = dict.fromkeys(t.action or t.name for t in self.transitions)
-        return (*groups, *("wait" if wait == NEXT else f"wait {wait}" for wait in self.rules.waits))
+        groups = dict.fromkeys(action_of(transition) for transition in self.transitions)
+        return (*filter(None, groups), *("wait" if wait == NEXT else f"wait {wait}" for wait in self.rules.waits))
+
+
+def action_of(transition: Transition) -> str | None:
+    """The action that fires a transition, if there is one."""
+    return transition.action or (transition.name if transition.controllable else None)
 
 
 def check_names(net: Net) -> None:
@@ -156,7 +163,7 @@ def check_names(net: Net) -> None:
     if not net.transitions:
         raise RedlineError(f"The net {net.name!r} has no transitions, so nothing can ever happen in it.")
     for what, nodes in (("place", net.places), ("transition", net.transitions)):
-        names = [node.name for node in nodes]  # type: ignore[attr-defined]
+        names = [node.name for node in nodes]
         twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
         if twice is not None:
             raise RedlineError(f"The net {net.name!r} has two {what}s named {twice!r}. Give each its own name.")
@@ -182,7 +189,9 @@ def check_place(net: Net, place: Place) -> None:
     _known("kind of place", place.kind, KINDS)
     _known("answer to overstaying", place.on_overstay, OVERSTAYS)
     if place.cleaning is not None and (place.cleaning.after_wafers < 1 or place.cleaning.duration < 0):
-        raise RedlineError(f"{where} cannot be cleaned as {place.cleaning}: clean after 1 wafer or more, for 0 or more.")
+        raise RedlineError(
+            f"{where} cannot be cleaned as {place.cleaning}: clean after 1 wafer or more, for 0 or more."
+        )
 
 
 def check_transition(net: Net, transition: Transition) -> None:
@@ -191,8 +200,10 @@ def check_transition(net: Net, transition: Transition) -> None:
     for place, weight in (*transition.inputs, *transition.outputs):
         if place not in names:
             raise unknown(f"place for an arc of transition {transition.name!r}:", place, names)
-        if weight < 1:
-            raise RedlineError(f"The arc between {place!r} and {transition.name!r} weighs {weight}. Give it 1 or more.")
+        if not 1 <= weight <= MAX_WEIGHT:
+            raise RedlineError(
+                f"The arc between {place!r} and {transition.name!r} weighs {weight}. Give it 1 to {MAX_WEIGHT}."
+            )
     for side in (transition.inputs, transition.outputs):
         if len({place for place, _ in side}) < len(side):
             raise RedlineError(f"Transition {transition.name!r} has two arcs to one place. Add their weights up.")
@@ -240,7 +251,9 @@ def check_routes(net: Net) -> None:
     for transition in net.transitions:
         arcs = (*transition.inputs, *transition.outputs)
         if len(transition.inputs) != 1 or len(transition.outputs) != 1 or any(weight != 1 for _, weight in arcs):
-            raise RedlineError(f"Transition {transition.name!r} must move one token from one place to one: it has routes.")
+            raise RedlineError(
+                f"Transition {transition.name!r} must move one token from one place to one: it has routes."
+            )
     names = [transition.name for transition in net.transitions]
     for route in net.routes:
         for step in route:
@@ -259,7 +272,9 @@ def check_stays(net: Net) -> None:
     """Counted tokens with a stay are kept as a queue, which needs an end."""
     for place in net.places:
         if is_queue(place) and place.capacity is None:
-            raise RedlineError(f"Place {place.name!r} has a stay time but no capacity. Give it one, e.g. {place.tokens + 1}.")
+            raise RedlineError(
+                f"Place {place.name!r} has a stay time but no capacity. Give it one, e.g. {place.tokens + 1}."
+            )
 
 
 def is_queue(place: Place) -> bool:

@@ -195,7 +195,9 @@ def _our_number(ours: dict[str, str], key: str, default: Any, element: ElementTr
     if key not in ours:
         return default
     if not ours[key].lstrip("-").isdigit():
-        raise RedlineError(f"{_tag(element)} {element.get('id')!r} has {ours[key]!r} as {key}. Only whole numbers will do.")
+        raise RedlineError(
+            f"{_tag(element)} {element.get('id')!r} has {ours[key]!r} as {key}. Only whole numbers will do."
+        )
     return int(ours[key])
 
 
@@ -235,16 +237,20 @@ def _link(nodes: _Nodes, name: str) -> None:
     for arc, *ends, weight in nodes.arcs:
         source, target = (_resolve(nodes, end, arc, name) for end in ends)
         if weight < 1:
-            raise RedlineError(f"The arc {arc!r} of {name!r} from {source!r} to {target!r} weighs {weight}: give it 1 or more.")
+            raise RedlineError(
+                f"The arc {arc!r} of {name!r} from {source!r} to {target!r} weighs {weight}: give it 1 or more."
+            )
         if source in nodes.places and target in nodes.transitions:
             inputs[target][source] = inputs[target].get(source, 0) + weight
         elif source in nodes.transitions and target in nodes.places:
             outputs[source][target] = outputs[source].get(target, 0) + weight
         else:
-            raise RedlineError(f"The arc {arc!r} of {name!r} must join a place and a transition, not {source!r} and {target!r}.")
+            raise RedlineError(
+                f"The arc {arc!r} of {name!r} must join a place and a transition, not {source!r} and {target!r}."
+            )
     for key, transition in nodes.transitions.items():
-        arcs = {"inputs": tuple(inputs[key].items()), "outputs": tuple(outputs[key].items())}
-        nodes.transitions[key] = replace(transition, **arcs)
+        arcs = tuple(inputs[key].items()), tuple(outputs[key].items())
+        nodes.transitions[key] = replace(transition, inputs=arcs[0], outputs=arcs[1])
 
 
 def _resolve(nodes: _Nodes, end: str, arc: str, name: str) -> str:
@@ -264,7 +270,9 @@ def _resolve(nodes: _Nodes, end: str, arc: str, name: str) -> str:
 def write_pnml(net: Net) -> str:
     """The net as PNML text. Times and capacities go into our own blocks, which other tools skip."""
     if net.routes:
-        raise RedlineError(f"{net.name!r} has tokens with routes of their own, which PNML's place/transition nets lack.")
+        raise RedlineError(
+            f"{net.name!r} has tokens with routes of their own, which PNML's place/transition nets lack."
+        )
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<pnml xmlns="{NAMESPACE}">']
     lines += [f'  <net id={quoteattr(net.name)} type="{PTNET}">', '    <page id="page0">']
     lines += [_node("place", place.name, _place_parts(place)) for place in net.places]

@@ -15,7 +15,16 @@ import numpy as np
 
 from redline.errors import RedlineError
 from redline.sims.petri import kernel
-from redline.sims.petri.cluster_tool import ClusterTool, Device, Plan, Route, build_net, find_device, plan_tool, read_stage
+from redline.sims.petri.cluster_tool import (
+    ClusterTool,
+    Device,
+    Plan,
+    Route,
+    build_net,
+    find_device,
+    plan_tool,
+    read_stage,
+)
 from redline.sims.petri.enabling import able, candidate, preferred, way_out
 from redline.sims.petri.firing import advance, fire, judge, next_event, run_by_itself
 from redline.sims.petri.net import Net

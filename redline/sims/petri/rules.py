@@ -37,33 +37,33 @@ class Dispatcher:
         self.rule = rule
         self._tables, _ = tabulate(net)
         self._num_groups = len(net.actions) - len(net.rules.waits)
-        self._transitions = self._tables.transitions.view(np.ndarray)
+        mine = [t for t, each in enumerate(self._tables.transitions) if each.controllable and each.source != NONE]
+        self._source = self._tables.transitions.source[mine]
+        self._action = self._tables.transitions.action[mine]
+        self._cost = np.array([self._static_cost(t) for t in mine], float)
 
     def act(self, state: State, mask: np.ndarray) -> np.ndarray:
         """Actions int64 [N]: the legal one that the rule likes best, ties to the lowest; a wait where only that is."""
+        here = (state.places.marking[:, self._source] > 0) & mask[:, self._action]  # [N, transitions]
+        cost = state.places.entered[:, self._source] if self.rule == "FIFO" else self._cost
         costs = np.full(mask.shape, np.inf)
-        for t, transition in enumerate(self._transitions):
-            if transition["controllable"] and transition["source"] != NONE:
-                action = transition["action"]
-                here = (state.places.marking[:, transition["source"]] > 0) & mask[:, action]
-                costs[here, action] = np.minimum(costs[here, action], self._cost(state, t)[here])
+        rows = np.arange(len(mask))[:, None]
+        np.minimum.at(costs, (rows, self._action[None, :]), np.where(here, cost, np.inf))
         waits = mask.copy()
         waits[:, : self._num_groups] = False
         costs[waits] = FAR * 2.0
         return np.argmin(costs, axis=1)
 
-    def _cost(self, state: State, t: int) -> np.ndarray:
-        """What the rule holds against firing `t`, for every env."""
-        source = self._transitions[t]["source"]
-        operation = self._tables.operations[self._tables.places[source].operation]
-        if self.rule == "FIFO":
-            return state.places.entered[:, source].astype(float)
-        cost = {
-            "SPT": max(self._transitions[t]["duration"], self._transitions[t]["work"]),
+    def _static_cost(self, t: int) -> int:
+        """What the rule holds against firing `t`, as far as that never changes."""
+        transition = self._tables.transitions[t]
+        operation = self._tables.operations[self._tables.places[transition.source].operation]
+        return {
+            "SPT": max(transition.duration, transition.work),
             "MWR": -operation.work_left,
             "MOR": operation.done - operation.of,
+            "FIFO": 0,
         }[self.rule]
-        return np.full(len(state.envs), float(cost))
 
 
 def dispatch(net: Net, rule: str, turbo: bool = True) -> int:
@@ -190,7 +190,9 @@ def actions_for(net: Net, script: np.ndarray, turbo: bool = True) -> list[int]:
             game.step(actions[-1])
         t = _meant(game, token, named)
         if not game.running or game.clock != time or t is None:
-            raise RedlineError(f"What token {token} does at {time} is not on offer then (the clock shows {game.clock}).")
+            raise RedlineError(
+                f"What token {token} does at {time} is not on offer then (the clock shows {game.clock})."
+            )
         actions.append(int(game.tables.transitions[t].action))
         game.step(actions[-1])
     return actions
@@ -218,4 +220,3 @@ def _meant(game: Game, token: int, named: int) -> int | None:
         if transition.source == record.place and game.mask[0, transition.action]:
             return int(t)
     return None
-

@@ -8,7 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from redline.sims.petri.net import GUARDS, KINDS, LAYOUTS, OVERSTAYS, REWARDS, Net, Place, Transition, is_queue
+from redline.sims.petri.net import (
+    GUARDS,
+    KINDS,
+    LAYOUTS,
+    OVERSTAYS,
+    REWARDS,
+    Net,
+    Place,
+    Transition,
+    action_of,
+    is_queue,
+)
 
 PLAIN, SOURCE, PROCESS, BUFFER, ROBOT, SINK, MACHINE = range(len(KINDS))
 IGNORE, PENALTY, FAIL = range(len(OVERSTAYS))
@@ -18,6 +29,8 @@ PLACES, TOOL, JOBS = range(len(LAYOUTS))
 FAR = 1 << 30
 """No limit: a time or a count that is never reached."""
 NONE = -1
+UNLIMITED = (1 << 31) - 1
+"""A capacity that no marking reaches, because one above `FAR` ends the episode."""
 MAX_FIRINGS = 256
 """Firings that may be under way at once, where capacities do not say."""
 IDLE_SECONDS = 30
@@ -28,6 +41,7 @@ PLACE = np.dtype(
         ("tokens", np.int32),
         ("capacity", np.int32),
         ("max_stay", np.int32),  # NONE without a limit
+        ("deadline", np.int32),  # the same where overstaying fails, else NONE
         ("min_stay", np.int32),
         ("overstay", np.int32),
         ("kind", np.int32),
@@ -203,7 +217,7 @@ def _transitions(net: Net, index: dict[str, int], spans: list[tuple[int, int, in
             index[transition.inputs[0][0]] if transition.inputs else NONE,
             index[transition.outputs[0][0]] if transition.outputs else NONE,
             span[0], span[1], span[1], span[2],
-            actions.index(transition.action or transition.name),
+            actions.index(action) if (action := action_of(transition)) else NONE,
             NONE,
         )  # fmt: skip
 
@@ -232,8 +246,10 @@ def _places(net: Net, targets: dict[str, int]) -> np.recarray:
         size = _queue_size(place) if queue else 0
         limited = place.max_stay is not None and place.on_overstay != "ignore"
         rows.append((
-            place.tokens, FAR if place.capacity is None else place.capacity,
-            place.max_stay if limited else NONE, place.min_stay, OVERSTAYS.index(place.on_overstay),
+            place.tokens, UNLIMITED if place.capacity is None else place.capacity,
+            place.max_stay if limited else NONE,
+            place.max_stay if limited and place.on_overstay == "fail" else NONE,
+            place.min_stay, OVERSTAYS.index(place.on_overstay),
             KINDS.index(place.kind),
             resources.index(place.name) if place.kind == "robot" and place.name in resources else NONE,
             place.cleaning.after_wafers if place.cleaning else FAR, place.cleaning.duration if place.cleaning else 0,

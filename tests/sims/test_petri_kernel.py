@@ -1,0 +1,473 @@
+"""The net kernel against its slow twin, compiled against interpreted, and the promises of single rules."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from redline.sims.petri import kernel
+from redline.sims.petri.cluster_tool import ClusterTool, build_tool, route_names
+from redline.sims.petri.instances import parse_petri
+from redline.sims.petri.job_shop import JobShop, build_shop, shop_names
+from redline.sims.petri.net import Net, Place, Rules, Step, Transition
+from redline.sims.petri.rules import Game
+from redline.sims.petri.state import OUTCOMES, Finals, State, new_finals, new_state
+from redline.sims.petri.tables import tabulate
+from redline.sims.speed import at_speed
+
+
+@cache
+def oracle_module() -> ModuleType:
+    path = Path(__file__).parents[1] / "oracles" / "petri.py"
+    spec = importlib.util.spec_from_file_location("petri_oracle", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["petri_oracle"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def devices_of(route: str) -> list[str]:
+    return ["single"] if route.startswith("S") else ["cascade_core", "cascade_full"]
+
+
+TOOLS = [(route, device, arms) for route in route_names() for device in devices_of(route) for arms in (1, 2)]
+EVERYTHING_ON = {"cleaning": True, "gate": "route", "wip_limit": "route", "reward": "ct_dense", "tm1": "rule"}
+every_tool = pytest.mark.parametrize(("route", "device", "arms"), TOOLS, ids=lambda part: str(part))
+
+
+# The slow twin
+
+
+def pick(rng: np.random.Generator, net: Net, mask: np.ndarray) -> int:
+    """A legal action, more often a firing than a wait: nets are livelier that way."""
+    legal = np.flatnonzero(mask)
+    fires = legal[legal < len(net.actions) - len(net.rules.waits)]
+    return int(rng.choice(fires if len(fires) and rng.random() < 0.6 else legal))
+
+
+def walk_side_by_side(net: Net, num_steps: int, seed: int) -> set[str]:
+    """Play the kernel and its slow twin together; returns how episodes ended."""
+    game, twin, rng = Game(net), oracle_module().Oracle(net), np.random.default_rng(seed)
+    ends = set()
+    for _ in range(num_steps):
+        assert game.mask[0].tolist() == twin.mask()
+        assert game.clock == twin.now
+        assert game.state.places.marking[0].tolist() == [len(twin.where[place.name]) for place in net.places]
+        assert OUTCOMES[game.state.envs[0].outcome] == twin.outcome
+        if not game.running:
+            ends.add(twin.outcome)
+            game = Game(net)
+            twin.reset()
+            continue
+        action = pick(rng, net, game.mask[0])
+        assert game.step(action) == twin.step(action)
+    return ends
+
+
+@every_tool
+def test_a_cluster_tool_does_what_its_slow_twin_does(route, device, arms):
+    options: dict[str, Any] = {"route": route, "device": device, "arms": arms}
+    walk_side_by_side(build_tool(ClusterTool(wafers=6, **options)), 90, seed=1)
+    walk_side_by_side(build_tool(ClusterTool(wafers=8, **EVERYTHING_ON, **options)), 60, seed=2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"parallel": "free", "hold": "soft"},
+        {"lookahead": "strict"},
+        {"lookahead": "off", "arms": 2},
+        {"gate": "derived", "cleaning": True, "wip_limit": "3"},
+        {"skip_forced_waits": False, "urgent_wait_cap": False},
+        {"device": "cascade_full", "tm1": "rule", "wafers": 3},
+    ],
+    ids=str,
+)
+def test_options_of_a_cluster_tool_do_what_the_slow_twin_says(options):
+    walk_side_by_side(build_tool(ClusterTool(**{"route": "2-2", "wafers": 5, **options})), 300, seed=3)
+
+
+@pytest.mark.parametrize("buffers", ["free", "blocking", "no_wait"])
+@pytest.mark.parametrize("actions", ["jobs", "operations"])
+def test_a_job_shop_does_what_its_slow_twin_does(buffers, actions):
+    ends = walk_side_by_side(build_shop(JobShop("ft06", actions, buffers)), 250, seed=4)
+    assert ends == {{"free": "done", "blocking": "deadlock", "no_wait": "scrap"}[buffers]}
+
+
+def random_net(seed: int) -> Net:
+    """A small net of counted tokens with everything such a net may have."""
+    rng = np.random.default_rng(seed)
+
+    def place(k: int) -> Place:
+        limit = int(rng.integers(2, 9)) if rng.random() < 0.2 else None
+        stay = int(rng.integers(0, 4))
+        return Place(f"p{k}", int(rng.integers(0, 3)), 4, stay, limit, ("fail", "ignore")[int(rng.integers(2))])
+
+    def arcs(count: int) -> tuple[tuple[str, int], ...]:
+        chosen = rng.choice(5, size=count, replace=False)
+        return tuple((f"p{k}", int(rng.integers(1, 3))) for k in chosen)
+
+    def transition(k: int) -> Transition:
+        resource = f"r{rng.integers(2)}" if rng.random() < 0.4 else None
+        own_pace = rng.random() < 0.25  # takes time, so that it cannot run in circles at one instant
+        duration = int(rng.integers(1, 5)) if own_pace else int(rng.integers(0, 5))
+        inputs, outputs = arcs(int(rng.integers(1, 3))), arcs(int(rng.integers(1, 3)))
+        return Transition(f"t{k}", inputs, outputs, duration, resource, not own_pace, int(rng.integers(3)))
+
+    places = [place(k) for k in range(5)]
+    transitions = [transition(k) for k in range(6)]
+    rules = Rules(waits=(0, 1, 3), lower_bound=20, layout="places")
+    return Net(f"random {seed}", tuple(places), tuple(transitions), {"p0": 4}, 60, 20, rules=rules)
+
+
+def test_random_nets_do_what_their_slow_twins_do():
+    ends: set[str] = set()
+    built = 0
+    for seed in range(80):
+        try:
+            net = random_net(seed)
+        except Exception as error:  # some are refused, provably infeasible as they are
+            assert "infeasible residency limit" in str(error)
+            continue
+        built += 1
+        ends |= walk_side_by_side(net, 50, seed)
+    assert built > 40
+    assert ends >= {"deadlock", "scrap", "step limit"}
+
+
+# One kernel, two speeds
+
+
+class Run:
+    """A batch at one of the two speeds."""
+
+    def __init__(self, net: Net, num_envs: int, turbo: bool) -> None:
+        self.tables, self.sizes = tabulate(net)
+        self.state: State = new_state(num_envs, self.sizes, seed=0, log_size=8)
+        self.finals: Finals = new_finals(num_envs, self.sizes)
+        self.obs = np.full((num_envs, self.sizes.observation), np.nan, np.float32)
+        self.final_obs = np.zeros_like(self.obs)
+        self.mask = np.zeros((num_envs, self.sizes.actions), np.bool_)
+        self.rewards = np.zeros(num_envs)
+        self.flags = np.zeros((2, num_envs), np.bool_)
+        self.step_kernel, self.num_envs = at_speed(kernel.step, turbo), num_envs
+        at_speed(kernel.reset, turbo)(self.tables, self.state, 0, num_envs, self.obs, self.mask, True)
+
+    def step(self, actions: np.ndarray) -> None:
+        self.obs[:] = np.nan  # whatever is not written again shows
+        self.step_kernel(
+            self.tables, self.state, 0, self.num_envs, actions, self.obs, self.mask, self.rewards,
+            self.flags[0], self.flags[1], True, self.final_obs, self.finals,
+        )  # fmt: skip
+
+    def play_at_random(self) -> None:
+        """One step of legal actions, drawn by the kernel, which is quick."""
+        actions = np.zeros(self.num_envs, np.int64)
+        kernel.draw_legal(self.state, 0, self.num_envs, self.mask, actions)
+        self.step(actions)
+
+    def everything(self) -> list[np.ndarray]:
+        outputs = [self.obs, self.final_obs, self.mask, self.rewards, self.flags]
+        return [*(np.asarray(part) for part in self.state), *(np.asarray(part) for part in self.finals), *outputs]
+
+
+def assert_speeds_agree(net: Net, num_steps: int, num_envs: int = 2, seed: int = 0) -> None:
+    fast, slow = Run(net, num_envs, turbo=True), Run(net, num_envs, turbo=False)
+    rng = np.random.default_rng(seed)
+    for t in range(num_steps + 1):
+        for one, other in zip(fast.everything(), slow.everything(), strict=True):
+            assert one.tobytes() == other.tobytes(), (net.name, t)
+        assert not np.isnan(fast.obs).any()
+        actions = np.array([pick(rng, net, row) for row in fast.mask])
+        fast.step(actions)
+        slow.step(actions)
+
+
+@every_tool
+def test_both_speeds_agree_bit_for_bit_on_every_tool(route, device, arms):
+    extra = EVERYTHING_ON if (len(route) + arms) % 2 else {}
+    assert_speeds_agree(build_tool(ClusterTool(route, device, 4, arms, **extra)), 6)
+
+
+@pytest.mark.parametrize("name", shop_names())
+def test_both_speeds_agree_bit_for_bit_on_every_job_shop(name):
+    assert_speeds_agree(build_shop(JobShop(name)), 2 if name in ("ta01", "ft10", "ft20", "la16") else 15, 1)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_both_speeds_agree_bit_for_bit_on_nets_of_counted_tokens(seed):
+    assert_speeds_agree(random_net(seed), 60)
+
+
+def test_an_env_does_not_notice_its_neighbours():
+    net = build_tool(ClusterTool("J-0", wafers=5))
+    crowd, rng = Run(net, 16, turbo=True), np.random.default_rng(0)
+    alone = Run(net, 1, turbo=True)
+    for _ in range(200):
+        actions = np.array([pick(rng, net, row) for row in crowd.mask])
+        crowd.step(actions)
+        alone.step(actions[7:8])
+        assert crowd.obs[7].tobytes() == alone.obs[0].tobytes()
+        assert crowd.rewards[7] == alone.rewards[0]
+        assert (crowd.mask[7] == alone.mask[0]).all()
+
+
+# What must always hold
+
+
+@pytest.mark.parametrize("name", ["cluster/J-0", "cluster/1-4?arms=2", "cluster/2-2?device=cascade_full&cleaning=on"])
+def test_tokens_are_conserved_and_capacities_kept(name):
+    net = parse_petri(name, wafers="9").net
+    run = Run(net, 64, turbo=True)
+    capacity = run.tables.places.capacity
+    hands = [p for p, place in enumerate(net.places) if place.kind == "robot"]
+    for _ in range(400):
+        run.play_at_random()
+        marking = run.state.places.marking
+        assert (marking.sum(axis=1) == 9).all()
+        assert (marking + run.state.places.reserved <= capacity).all()
+        assert (run.state.envs.underway <= len(hands)).all()
+
+
+def test_every_legal_action_is_accepted_and_every_other_changes_nothing():
+    net = build_tool(ClusterTool("1-3", wafers=4))
+    rng, game = np.random.default_rng(0), Game(net)
+    for _ in range(60):
+        if not game.running:
+            game = Game(net)
+        legal = pick(rng, net, game.mask[0])
+        before = [np.asarray(part).tobytes() for part in game.state[1:]]
+        for action in np.flatnonzero(~game.mask[0]):
+            game.step(int(action))
+            assert [np.asarray(part).tobytes() for part in game.state[1:]] == before
+        game.step(legal)
+        assert [np.asarray(part).tobytes() for part in game.state] != before
+    assert game.mask.shape[1] == len(net.actions) == 36
+
+
+LIVELY = [
+    "cluster/1-3?arms=2&hold=soft&gate=route&wip_limit=route",
+    "cluster/3-2?cleaning=on&wafers=16&skip_forced_waits=off",
+    "cluster/4-10?wafers=6",
+    "jobshop/ft06",
+]
+
+
+@pytest.mark.parametrize("name", LIVELY)
+def test_every_feature_moves(name):
+    net = parse_petri(name).net
+    run = Run(net, 256, turbo=True)
+    low, high = run.obs.min(axis=0), run.obs.max(axis=0)
+    for _ in range(1500):
+        run.play_at_random()
+        low, high = np.minimum(low, run.obs.min(axis=0)), np.maximum(high, run.obs.max(axis=0))
+    assert (low >= 0).all()
+    assert (high <= 1).all()
+    assert set(np.flatnonzero(low == high).tolist()) <= features_that_cannot_move(net)
+
+
+def features_that_cannot_move(net: Net) -> set[int]:
+    """What tells of chambers off the route, of cleaning, gates and types where there are none, and so on."""
+    tables, _ = tabulate(net)
+    if not net.routes:
+        return set()
+    used = {name for route in net.routes for step in route for name in step.transitions}
+    still = set() if net.rules.release_intervals else {int(tables.constants[0].globals_cell) + 1}
+    for p, place in enumerate(net.places):
+        still |= {int(tables.places[p].cell) + k for k in still_in_place(net, place, used)}
+    return still
+
+
+def still_in_place(net: Net, place: Place, used: set[str]) -> set[int]:
+    loads = [t for t in net.transitions if t.outputs[0][0] == place.name and t.name in used]
+    stays = [s.stay for route in net.routes for s in route if any(t.name in s.transitions for t in loads)]
+    if place.kind == "process":
+        return set(range(9)) if not loads else set() if place.cleaning else {6, 7, 8}
+    if place.kind == "buffer":
+        return set(range(5)) if not loads else set() if any(stays) else {1, 3}
+    if place.kind == "source":
+        return {1} if len(net.routes) == 1 else set()
+    if place.kind == "sink":
+        return set()
+    targets = [t.name for t in net.transitions if t.inputs[0][0] == place.name]
+    if not set(targets) & used:
+        return set(range(4 + len(targets) + 2))
+    size = 4 + len(targets)
+    arms = range(place.capacity or 1)
+    off = {arm * size + 4 + k for arm in arms for k, name in enumerate(targets) if name not in used}
+    return off | ({1, 1 + size} if place.on_overstay == "fail" else set())  # scrapped before it shows
+
+
+# Single rules, on tiny nets
+
+
+def one_chamber(limit: int | None = 3, **rules: Any) -> Net:
+    """One wafer, one robot, one chamber that takes 10."""
+    places = (
+        Place("in", 1, kind="source"),
+        Place("chamber", 0, 1, max_stay=limit, kind="process"),
+        Place("out", kind="sink"),
+        Place("robot", 0, 1, max_stay=20, on_overstay="penalty", kind="robot"),
+    )
+    moves = [("pick in", "in", "robot"), ("put chamber", "robot", "chamber"), ("pick chamber", "chamber", "robot")]
+    transitions = [
+        Transition(name, ((origin, 1),), ((target, 1),), 2, "robot")
+        for name, origin, target in (*moves, ("put out", "robot", "out"))
+    ]
+    stays = (1, 10, 1, 0)
+    route = tuple(Step((transition.name,), stay) for transition, stay in zip(transitions, stays, strict=True))
+    waits = Rules((0, 1, 5, 100), lower_bound=20, layout="tool", **rules)
+    return Net("one chamber", places, tuple(transitions), {"out": 1}, 200, None, (route,), (0,), rules=waits)
+
+
+def play(game: Game, *actions: str) -> list[float]:
+    return [game.step(game.net.actions.index(action)) for action in actions]
+
+
+def test_a_hop_takes_pick_travel_and_place():
+    game = Game(one_chamber())
+    play(game, "pick in")
+    assert game.clock == 3  # 2 to pick, 1 to travel: nothing could be done in between
+    play(game, "put chamber")
+    assert game.clock == 15  # 2 to place, 10 to process
+    play(game, "pick chamber", "put out")
+    assert (game.clock, OUTCOMES[game.state.envs[0].outcome]) == (20, "done")
+
+
+def test_firing_does_not_move_the_clock_but_forced_waits_do():
+    game = Game(build_tool(ClusterTool("J-0", wafers=2, skip_forced_waits=False)))
+    play(game, "u_LP_TM2")
+    assert game.clock == 0
+    play(game, "wait")
+    assert game.clock == 5
+
+
+def test_a_wafer_may_leave_at_its_very_deadline_and_is_scrapped_one_second_later():
+    for late, outcome in ((3, "running"), (4, "scrap")):
+        game = Game(one_chamber(limit=3))
+        play(game, "pick in", "put chamber", *["wait 1"] * late)
+        assert OUTCOMES[game.state.envs[0].outcome] == outcome
+        assert game.clock == 15 + late
+    assert game.state.envs[0].scrapped == 0
+
+
+def test_waits_are_cut_at_the_next_event():
+    game = Game(one_chamber(limit=3))
+    play(game, "pick in", "put chamber", "wait 100")
+    assert game.clock == 18  # the deadline
+    play(game, "wait 100")
+    assert game.clock == 19  # and the instant after it
+
+
+def test_only_short_waits_are_offered_while_something_is_urgent():
+    game = Game(one_chamber(limit=None, urgent_wait=5))
+    waits = [a for a, name in enumerate(game.net.actions) if name.startswith("wait")]
+    assert not game.mask[0, waits].any()  # nothing will ever happen by itself
+    play(game, "pick in")  # and now the robot holds the wafer, which nothing but its placing can change
+    assert not game.mask[0, waits].any()
+    busy = Game(one_chamber(limit=20, urgent_wait=5))
+    play(busy, "pick in", "put chamber")
+    assert [busy.net.actions[a] for a in np.flatnonzero(busy.mask[0])] == ["pick chamber", "wait 1", "wait 5"]
+
+
+def test_the_dense_reward_is_the_sum_of_its_rates_and_events():
+    game = Game(one_chamber(limit=3, reward="ct_dense"))
+    rewards = play(game, "pick in", "put chamber", "wait 1", "pick chamber", "put out")
+    # 3 s alone; 12 s, 10 of them processing; 1 s overstaying; 3 s, 2 of them still overstaying; 2 s, done, all done
+    assert rewards == [-30.0, -120.0 + 50.0, -10.0 - 4.0, -30.0 - 8.0, -20.0 + 500.0 + 3000.0]
+
+
+def test_a_completed_episode_returns_one_minus_makespan_over_bound():
+    game = Game(one_chamber())
+    total = sum(play(game, "pick in", "put chamber", "wait 1", "pick chamber", "put out"))
+    assert total == pytest.approx(1 - 21 / 20)
+    assert float(game.state.envs[0].score) == pytest.approx(total)
+
+
+def test_scrapping_never_pays():
+    net = build_tool(ClusterTool("2-4", wafers=3))
+    worst_done, best_failed = np.inf, -np.inf
+    run, returns = Run(net, 256, turbo=True), np.zeros(256)
+    for _ in range(500):
+        run.play_at_random()
+        returns += run.rewards
+        ended = run.flags.any(axis=0)
+        for i in np.flatnonzero(ended):
+            done, late = run.finals.counts[i, 0] == 1, run.finals.counts[i, 1] > 3 * net.rules.lower_bound
+            if done and not late:
+                worst_done = min(worst_done, returns[i])
+            elif not done:
+                best_failed = max(best_failed, returns[i])
+        returns[ended] = 0
+    assert best_failed < -2 < worst_done
+
+
+def test_time_skipped_before_the_first_decision_is_paid_for():
+    net = Net(
+        "late", (Place("a", 1, 1, min_stay=7), Place("b", 0, 1)), (Transition("go", (("a", 1),), (("b", 1),), 3),),
+        {"b": 1}, rules=Rules(lower_bound=10),
+    )  # fmt: skip
+    game = Game(net)
+    assert game.clock == 7
+    assert game.step(0) == 0.0  # 1 - 10 / 10
+    assert game.clock == 10
+
+
+def test_uncontrollable_transitions_fire_by_priority_before_anybody_is_asked():
+    def own(name: str, priority: int) -> Transition:
+        return Transition(name, (("a", 1),), ((name, 1),), controllable=False, priority=priority)
+
+    places = (Place("a", 2), Place("low"), Place("high", 0, 1), Place("b", 1), Place("c"))
+    chosen = Transition("go", (("b", 1),), (("c", 1),))
+    net = Net("own pace", places, (own("low", 1), own("high", 2), chosen), {"c": 1})
+    game = Game(net)
+    assert game.state.places.marking[0].tolist() == [0, 1, 1, 1, 0]
+
+
+def test_a_loop_of_firings_that_take_no_time_is_caught():
+    there = Transition("there", (("a", 1),), (("b", 1),), controllable=False)
+    back = Transition("back", (("b", 1),), (("a", 1),), controllable=False)
+    game = Game(Net("loop", (Place("a", 1), Place("b")), (there, back), horizon=10))
+    assert OUTCOMES[game.state.envs[0].outcome] == "livelock"
+
+
+def test_growth_without_end_is_caught():
+    more = Transition("more", (("a", 1),), (("a", 3),))
+    game = Game(Net("growth", (Place("a", (1 << 30) - 3),), (more,), horizon=10))
+    play(game, "more")
+    assert game.running
+    play(game, "more")
+    assert OUTCOMES[game.state.envs[0].outcome] == "overflow"
+
+
+def test_nothing_to_do_and_nothing_to_wait_for_is_a_deadlock():
+    stuck = Transition("stuck", (("a", 2),), (("b", 1),))
+    game = Game(Net("stuck", (Place("a", 1), Place("b")), (stuck,), {"b": 1}, 10))
+    assert OUTCOMES[game.state.envs[0].outcome] == "deadlock"
+    assert game.mask[0].tolist() == [True, False]
+
+
+def test_time_runs_out_at_exactly_the_horizon():
+    slow = Transition("slow", (("a", 1),), (("b", 1),), 15)
+    game = Game(Net("slow", (Place("a", 1), Place("b")), (slow,), {"b": 1}, 10))
+    play(game, "slow")
+    assert (game.clock, OUTCOMES[game.state.envs[0].outcome]) == (10, "time limit")
+
+
+def test_cleaning_starts_when_the_last_wafer_has_left():
+    net = build_tool(ClusterTool("3-2", wafers=7, cleaning=True))
+    game = Game(net)
+    for _ in range(6):
+        play(game, "u_LP_TM2", "t_TM2_PM7", "u_PM7_TM2", "t_TM2_LP_done")
+    chamber = [place.name for place in net.places].index("PM7")
+    left = 6 * 297 - 10  # the sixth pick ended; travelling and placing followed
+    assert game.state.places[0, chamber].clean_until == left + 320
+    assert game.clock == left + 320  # nothing may be picked toward a chamber that is being cleaned
