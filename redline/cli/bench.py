@@ -28,7 +28,7 @@ class Sim:
     """Steps per second of the simulator with random Blue actions: compiled and interpreted, by threads and batch size."""
 
     env: tyro.conf.Positional[str] = "cage2"
-    """Simulator to measure."""
+    """Simulator to measure: cage2, or a net such as petri:cluster/J-0."""
     batch_sizes: tuple[int, ...] = (1, 16, 256, 1024, 4096, 16384)
     """Envs stepped by one call."""
     threads: tuple[int, ...] = (1, 2)
@@ -97,8 +97,12 @@ def run(arguments: list[str]) -> int:
 
 def _bench_sim(arguments: list[str]) -> int:
     command = parse("bench sim", Sim, arguments)
+    if command.env.startswith("petri:"):
+        from redline.cli.petri import bench_net_command
+
+        return bench_net_command(command)
     if command.env != "cage2":
-        raise unknown("simulator", command.env, ["cage2"])
+        raise unknown("simulator", command.env, ["cage2", "petri:cluster/J-0"])
     from redline.bench.measure import describe_machine, machine_line, peak_memory_mb
     from redline.bench.sim import CYBORG_STEPS_PER_SECOND, bench_sim, start_up_seconds
     from redline.sims.cage2.scenario import Scenario

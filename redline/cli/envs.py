@@ -31,6 +31,10 @@ def run(arguments: list[str]) -> int:
     from redline.errors import unknown
 
     command = parse("envs", Envs, arguments)
+    if command.env == "petri":
+        from redline.cli.petri import list_nets
+
+        return list_nets(command.output)
     if command.env and command.env not in ENVS:
         raise unknown("env", command.env, ENVS)
     chosen = {name: kind for name, kind in ENVS.items() if command.env in ("", name)}
@@ -42,6 +46,7 @@ def run(arguments: list[str]) -> int:
         for option in _options(kind.options):
             flag = f"--{option['name'].replace('_', '-')} {option['default']}"
             out.print(f"  {flag:<32} {option['about']}", soft_wrap=True, markup=False)
+    out.print("\n[bold]petri:…[/bold]  timed nets: cluster tools, job shops, PNML files; see: redline envs petri")
     out.print("\nAny Gymnasium id with discrete actions works as well: redline train CartPole-v1", soft_wrap=True)
     return 0
 

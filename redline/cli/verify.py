@@ -17,12 +17,14 @@ from redline.errors import RedlineError, unknown
 
 @dataclass(frozen=True)
 class Verify:
-    """Replay recorded episodes of the original with their recorded random choices and compare every step."""
+    """Replay recordings and compare: episodes of the original CAGE-2 step by step, schedules of nets to the second."""
 
     env: tyro.conf.Positional[str]
-    """cage2."""
+    """cage2 or petri."""
     traces: tuple[str, ...] = ()
     """Recordings (.npz) to replay, separated by commas."""
+    schedule: tuple[str, ...] = ()
+    """petri: recorded schedules (.json, pick and place starts) to replay at both speeds, separated by commas."""
     rules: str | None = None
     """Rule set to replay under; by default the one each recording names."""
     turbo: bool = True
@@ -35,8 +37,14 @@ class Verify:
 def run(arguments: list[str]) -> int:
     """Parse and verify. Exit code 1 when anything differs."""
     command = parse("verify", Verify, arguments)
+    if command.env == "petri":
+        from redline.cli.petri import verify_schedules
+
+        if command.traces:
+            raise RedlineError("--traces are of cage2. Try: redline verify petri --schedule FILE.json")
+        return verify_schedules(command.schedule, command.output)
     if command.env != "cage2":
-        raise unknown("simulator with recordings", command.env, ["cage2"])
+        raise unknown("simulator with recordings", command.env, ["cage2", "petri"])
     if not command.traces:
         raise RedlineError("No recording was given. Try: redline verify cage2 --traces FILE.npz")
     from redline.sims.cage2.scenario import RULES

@@ -64,11 +64,11 @@ def follow(net, state, i, script):
     A line that cannot be played at its time, or would move another token, stops it.
     """
     for n in range(script.shape[0]):
-        token = script[n, 1]
+        token = int(script[n, 1])
         wait_until(net, state, i, script[n, 0])
         if state.envs[i].outcome != RUNNING or state.envs[i].clock > script[n, 0]:
             return n
-        t = wanted(net, state, i, token, script[n, 2])
+        t = int(wanted(net, state, i, token, int(script[n, 2])))
         if t == NONE or not able(net, state, i, t) or (token != NONE and candidate(net, state, i, t) != token):
             return n
         fire(net, state, i, t)
