@@ -34,7 +34,6 @@ def test_verify_replays_schedules_at_both_speeds(capsys):
 def test_verify_says_what_is_wrong_and_exits_with_1(tmp_path, capsys):
     data = json.loads(J0.read_text())
     data["wafers"][0][1]["pick"] += 16  # one second past the residency window of PM7
-    data["wafers"][0][1]["place"] += 16
     (tmp_path / "late.json").write_text(json.dumps(data))
     assert redline("verify", "petri", "--schedule", tmp_path / "late.json") == 1
     assert "wafer 0 was scrapped at 101" in capsys.readouterr().out
@@ -48,7 +47,6 @@ def test_verify_says_what_is_wrong_and_exits_with_1(tmp_path, capsys):
         (("verify", "petri", "--schedule", "none.json"), "There is no schedule at none.json"),
         (("verify", "petr"), "Did you mean 'petri'?"),
         (("bench", "sim", "petri:cluster/J0"), "Did you mean 'J-0'?"),
-        (("train", "petri:cluster/J0"), "Did you mean 'J-0'?"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_with_2(arguments, words, capsys):

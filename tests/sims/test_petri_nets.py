@@ -163,7 +163,7 @@ def optimum_of_ft06() -> np.ndarray:
     }  # fmt: skip
     net = build_shop(JobShop("ft06"))
     index = {transition.name: t for t, transition in enumerate(net.transitions)}
-    lines = [(start, NONE, index[f"O{j},{k}"]) for j, job in starts.items() for k, start in enumerate(job)]
+    lines = [(start, NONE, index[f"O{j},{k}"], NONE) for j, job in starts.items() for k, start in enumerate(job)]
     return np.array(sorted(lines), np.int32)
 
 

@@ -50,7 +50,7 @@ def has_tokens(net, state, i, t):
         if place.marking - place.moving < arc.weight:
             return False
         queued = net.places[arc.place].queue != NONE
-        if queued and queue_entry(net, state, i, int(arc.place), place.moving + arc.weight - 1) > state.envs[i].clock:
+        if queued and queue_entry(net, state, i, arc.place, place.moving + arc.weight - 1) > state.envs[i].clock:
             return False
     return True
 
@@ -68,7 +68,7 @@ def outputs_have_room(net, state, i, t):
     transition = net.transitions[t]
     for a in range(transition.out_first, transition.out_last):
         arc = net.arcs[a]
-        if arc.gain > 0 and not has_room(net, state, i, int(arc.place), int(arc.gain)):
+        if arc.gain > 0 and not has_room(net, state, i, arc.place, arc.gain):
             return False
     return True
 

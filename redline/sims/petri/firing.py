@@ -94,15 +94,15 @@ def finish(net, state, i, t, token):
     """End a firing: tokens move, reservations are released."""
     transition = net.transitions[t]
     for a in range(transition.in_first, transition.in_last):
-        leave(net, state, i, int(net.arcs[a].place), int(net.arcs[a].weight))
+        leave(net, state, i, net.arcs[a].place, net.arcs[a].weight)
     for a in range(transition.out_first, transition.out_last):
         arc = net.arcs[a]
         if arc.gain > 0:
             state.places[i, arc.place].reserved -= arc.gain
-        arrive(net, state, i, int(arc.place), int(arc.weight))
+        arrive(net, state, i, arc.place, arc.weight)
     if net.constants[0].identity:
-        unlink(state, i, int(transition.source), token)
-        hand_over(net, state, i, int(transition.target), token)
+        unlink(state, i, transition.source, token)
+        hand_over(net, state, i, transition.target, token)
 
 
 @inlined
@@ -215,7 +215,7 @@ def next_event(net, state, i):
             soonest = min(soonest, next_of_token(env.clock, token.ready, net.places[token.place].deadline))
     constants = net.constants[0]
     for j in range(constants.queued, constants.queued_end):
-        soonest = min(soonest, next_of_queue(net, state, i, int(net.lists[j])))
+        soonest = min(soonest, next_of_queue(net, state, i, net.lists[j]))
     for j in range(constants.cleaned, constants.cleaned_end):
         until = state.places[i, net.lists[j]].clean_until
         if until > env.clock:
@@ -293,8 +293,8 @@ def end_one(net, state, i):
             best = f
     if best == NONE:
         return False
-    t = int(state.firings[i, best].transition)
-    token = int(state.firings[i, best].token)
+    t = state.firings[i, best].transition
+    token = state.firings[i, best].token
     env.underway -= 1
     for f in range(best, env.underway):
         state.firings[i, f].transition = state.firings[i, f + 1].transition
@@ -341,7 +341,7 @@ def overdue(net, state, i):
         if deadline != NONE and not token.moving and token.ready + deadline < clock:
             return k
     for j in range(net.constants[0].queued, net.constants[0].queued_end):
-        p = int(net.lists[j])
+        p = net.lists[j]
         place = state.places[i, p]
         deadline = net.places[p].deadline
         waiting = deadline != NONE and place.moving < place.marking
@@ -365,7 +365,7 @@ def run_by_itself(net, state, i):
 def fire_one(net, state, i):
     """Fire the first uncontrollable transition that may. Returns whether there was one."""
     for j in range(net.constants[0].own_pace, net.constants[0].own_pace_end):
-        t = int(net.lists[j])
+        t = net.lists[j]
         if enabled(net, state, i, t):
             fire(net, state, i, t)
             judge(net, state, i)

@@ -38,7 +38,7 @@ def begin(net, state, i):
             state.queues[i, static.queue + n] = static.min_stay
     for k in range(state.tokens.shape[1]):
         token = state.tokens[i, k]
-        link(state, i, int(net.lists[net.constants[0].token_places + k]), k)
+        link(state, i, net.lists[net.constants[0].token_places + k], k)
         token.row = net.lists[net.constants[0].token_rows + k]
         token.entered = token.moving = 0
         token.ready = net.places[token.place].min_stay

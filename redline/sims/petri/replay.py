@@ -57,18 +57,33 @@ def wanted(net, state, i, token, t):
     return way if way != NONE else way_out(net, row, place)
 
 
+@inlined
+def comes_too_soon(net, state, i, token, step):
+    """Whether a line is for a later step of its token's route than the one it is at, because an earlier line is late."""
+    return token != NONE and step != NONE and state.tokens[i, token].row != first_row(net, token) + step
+
+
+@inlined
+def first_row(net, token):
+    """Where a token's route begins."""
+    return net.lists[net.constants[0].token_rows + token]
+
+
 @compiled
 def follow(net, state, i, script):
-    """Play a script int32 [lines, 3] of time, token and transition (NONE: the token's next). Returns the lines played.
+    """Play a script int32 [lines, 4] of time, token, transition and step of the route. Returns the lines played.
 
-    A line that cannot be played at its time, or would move another token, stops it.
+    Without a transition (NONE) the token's next is meant. A line that cannot be played at its time, or would move
+    another token, stops it; one whose token is not there yet is passed over, and the token is left to its fate.
     """
     for n in range(script.shape[0]):
-        token = int(script[n, 1])
+        token = script[n, 1]
         wait_until(net, state, i, script[n, 0])
         if state.envs[i].outcome != RUNNING or state.envs[i].clock > script[n, 0]:
             return n
-        t = int(wanted(net, state, i, token, int(script[n, 2])))
+        if comes_too_soon(net, state, i, token, script[n, 3]):
+            continue
+        t = wanted(net, state, i, token, script[n, 2])
         if t == NONE or not able(net, state, i, t) or (token != NONE and candidate(net, state, i, t) != token):
             return n
         fire(net, state, i, t)
@@ -96,7 +111,7 @@ class Played:
 
 
 def play_script(net: Net, script: np.ndarray, turbo: bool = True) -> Played:
-    """Play (time, token, transition) lines on a net; `NONE` for the token or the transition leaves it open."""
+    """Play lines of time, token, transition and step on a net; what is `NONE` is left open."""
     tables, sizes = tabulate(net)
     return play_script_on(tables, sizes, script, turbo)
 
@@ -186,15 +201,15 @@ def _own_route(data: dict[str, Any], device: Device) -> tuple[Route | None, Devi
 
 
 def script_of(schedule: Schedule, net: Net) -> np.ndarray:
-    """The schedule as lines of time, token and transition for `follow`; tokens are numbered as they leave the source."""
+    """The schedule as lines for `follow`; tokens are numbered as they leave the source."""
     order = sorted(range(len(schedule.hops)), key=lambda w: (schedule.hops[w][0][0] if schedule.hops[w] else 0, w))
     index = {transition.name: t for t, transition in enumerate(net.transitions)}
     lines = []
     for token, wafer in enumerate(order):
         for hop, (pick, place) in enumerate(schedule.hops[wafer]):
-            lines.append((pick, token, NONE))
-            lines.append((place, token, _named_put(schedule, index, wafer, hop)))
-    return np.array(sorted(lines, key=lambda line: line[0]), np.int32).reshape(-1, 3)
+            lines.append((pick, token, NONE, 2 * hop))
+            lines.append((place, token, _named_put(schedule, index, wafer, hop), 2 * hop + 1))
+    return np.array(sorted(lines, key=lambda line: line[0]), np.int32).reshape(-1, 4)
 
 
 def _named_put(schedule: Schedule, index: dict[str, int], wafer: int, hop: int) -> int:
@@ -217,7 +232,7 @@ def _problem(schedule: Schedule, script: np.ndarray, played: Played) -> str | No
     if played.outcome == "scrap":
         return f"wafer {played.scrapped} was scrapped at {played.clock}"
     if played.lines < len(script):
-        time, token, _ = script[played.lines]
+        time, token = script[played.lines, :2]
         return f"what wafer {token} does at {time} cannot be done then"
     if played.outcome != "done":
         return f"it ended in a {played.outcome} at {played.clock} with {played.finished} wafers done"

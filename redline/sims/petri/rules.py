@@ -178,13 +178,13 @@ def insertion_makespan(plan: Plan) -> int:
 
 
 def actions_for(net: Net, script: np.ndarray, turbo: bool = True) -> list[int]:
-    """The actions that play a script of (time, token, transition) lines: what a policy would have chosen.
+    """The actions that play a script of time, token, transition and step: what a policy would have chosen.
 
     Refuses a script that the guards, the waits on offer or the order of tokens in a place do not allow.
     """
     game = Game(net, turbo)
     actions: list[int] = []
-    for time, token, named in script.tolist():
+    for time, token, named, _ in script.tolist():
         while game.running and game.clock < time:
             actions.append(_wait_for(game, time))
             game.step(actions[-1])
