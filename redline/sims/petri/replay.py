@@ -29,11 +29,12 @@ from redline.sims.petri.enabling import able, candidate, preferred, way_out
 from redline.sims.petri.firing import advance, fire, judge, next_event, run_by_itself
 from redline.sims.petri.net import Net
 from redline.sims.petri.state import OUTCOMES, RUNNING, new_state
-from redline.sims.petri.tables import FAR, NONE, Tables, tabulate
+from redline.sims.petri.tables import FAR, NONE, tabulate
 from redline.sims.speed import at_speed, inlined
 from redline.sims.speed import kernel as compiled
 
-MOST_EVENTS = 100_000
+SPARE = 1000
+"""Firings that may be logged besides those of the script: what fires by itself."""
 
 
 @inlined
@@ -107,26 +108,18 @@ class Played:
     finished: int
     firings: np.ndarray
     """int32 [n, 4]  start, end, transition, token of each."""
-    clock: int
 
 
 def play_script(net: Net, script: np.ndarray, turbo: bool = True) -> Played:
     """Play lines of time, token, transition and step on a net; what is `NONE` is left open."""
     tables, sizes = tabulate(net)
-    return play_script_on(tables, sizes, script, turbo)
-
-
-def play_script_on(tables: Tables, sizes: Any, script: np.ndarray, turbo: bool) -> Played:
-    """The same on a net's tables."""
-    state = new_state(1, sizes, 0, log_size=len(script) + MOST_EVENTS // 100)
+    state = new_state(1, sizes, 0, log_size=len(script) + SPARE)
     obs, mask = np.zeros((1, sizes.observation), np.float32), np.zeros((1, sizes.actions), np.bool_)
     at_speed(kernel.reset, turbo)(tables, state, 0, 1, obs, mask, False)
     lines = at_speed(follow, turbo)(tables, state, 0, np.ascontiguousarray(script, np.int32))
     env = state.envs[0]
     log = state.log[0, : min(int(env.fired), state.log.shape[1])].copy()
-    return Played(
-        int(lines), int(env.clock), OUTCOMES[env.outcome], int(env.scrapped), int(env.finished), log, int(env.clock)
-    )
+    return Played(int(lines), int(env.clock), OUTCOMES[env.outcome], int(env.scrapped), int(env.finished), log)
 
 
 # Schedules of cluster tools
@@ -230,12 +223,12 @@ def verify(schedule: Schedule, turbo: bool = True) -> Verdict:
 
 def _problem(schedule: Schedule, script: np.ndarray, played: Played) -> str | None:
     if played.outcome == "scrap":
-        return f"wafer {played.scrapped} was scrapped at {played.clock}"
+        return f"wafer {played.scrapped} was scrapped at {played.makespan}"
     if played.lines < len(script):
         time, token = script[played.lines, :2]
         return f"what wafer {token} does at {time} cannot be done then"
     if played.outcome != "done":
-        return f"it ended in a {played.outcome} at {played.clock} with {played.finished} wafers done"
+        return f"it ended in a {played.outcome} at {played.makespan} with {played.finished} wafers done"
     if played.makespan != schedule.makespan:
         return f"it ends at {played.makespan}, not at {schedule.makespan}"
     return None
