@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from redline.sims.petri import kernel
-from redline.sims.petri.cluster_tool import ClusterTool, build_tool, route_names
+from redline.sims.petri.cluster_tool import ClusterTool, build_net, build_tool, plan_tool, route_names
 from redline.sims.petri.instances import parse_petri
 from redline.sims.petri.job_shop import JobShop, build_shop, shop_names
 from redline.sims.petri.net import Net, Place, Rules, Step, Transition
-from redline.sims.petri.rules import Game
+from redline.sims.petri.replay import Schedule, script_of
+from redline.sims.petri.rules import Dispatcher, Game, actions_for, insert_without_waiting
 from redline.sims.petri.state import OUTCOMES, Finals, State, new_finals, new_state
 from redline.sims.petri.tables import tabulate
 from redline.sims.speed import at_speed
@@ -179,12 +180,16 @@ class Run:
         return [*(np.asarray(part) for part in self.state), *(np.asarray(part) for part in self.finals), *outputs]
 
 
+def assert_same_state(fast: Run, slow: Run, t: int) -> None:
+    for one, other in zip(fast.everything(), slow.everything(), strict=True):
+        assert one.tobytes() == other.tobytes(), t
+
+
 def assert_speeds_agree(net: Net, num_steps: int, num_envs: int = 2, seed: int = 0) -> None:
     fast, slow = Run(net, num_envs, turbo=True), Run(net, num_envs, turbo=False)
     rng = np.random.default_rng(seed)
     for t in range(num_steps + 1):
-        for one, other in zip(fast.everything(), slow.everything(), strict=True):
-            assert one.tobytes() == other.tobytes(), (net.name, t)
+        assert_same_state(fast, slow, t)
         assert not np.isnan(fast.obs).any()
         actions = np.array([pick(rng, net, row) for row in fast.mask])
         fast.step(actions)
@@ -205,6 +210,36 @@ def test_both_speeds_agree_bit_for_bit_on_every_job_shop(name):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_both_speeds_agree_bit_for_bit_on_nets_of_counted_tokens(seed):
     assert_speeds_agree(random_net(seed), 60)
+
+
+def assert_speeds_agree_on(net: Net, actions: list[int]) -> None:
+    """Both speeds play the same script to its end."""
+    fast, slow = Run(net, 1, turbo=True), Run(net, 1, turbo=False)
+    for t, action in enumerate(actions):
+        fast.step(np.array([action]))
+        slow.step(np.array([action]))
+        assert_same_state(fast, slow, t)
+    assert fast.finals.counts[0, 0] == OUTCOMES.index("done")
+
+
+@pytest.mark.parametrize(
+    ("route", "device"), [("S-0", "single"), ("J-0", "cascade_core"), ("4-9", "cascade_core"), ("2-2", "cascade_full")]
+)
+def test_both_speeds_agree_bit_for_bit_under_the_insertion_rule(route, device):
+    plan = plan_tool(ClusterTool(route, device, wafers=3, reward="ct_dense"))
+    hops = insert_without_waiting(plan)
+    schedule = Schedule(plan, 0, tuple(map(tuple, hops)), tuple((None,) * len(each) for each in hops))
+    net = build_net(plan)
+    assert_speeds_agree_on(net, actions_for(net, script_of(schedule, net)))
+
+
+def test_both_speeds_agree_bit_for_bit_under_a_dispatching_rule():
+    net = build_shop(JobShop("ft06"))
+    game, dispatcher, actions = Game(net), Dispatcher(net, "MWR"), []
+    while game.running:
+        actions.append(int(dispatcher.act(game.state, game.mask)[0]))
+        game.step(actions[-1])
+    assert_speeds_agree_on(net, actions)
 
 
 def test_an_env_does_not_notice_its_neighbours():
