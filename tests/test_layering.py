@@ -24,10 +24,10 @@ LAYERS = [  # from the top; a module imports from its own package and from layer
     {"engines"},
     {"envs"},
     {"rollout", "timing", "sims"},
-    {"files", "threads"},
+    {"files", "threads", "processes"},
     {"errors", "version"},
 ]
-REEXPORTED = {"RedlineError": "errors", "__version__": "version", "make_env": "envs"}
+REEXPORTED = {"RedlineError": "errors", "__version__": "version", "make_env": "envs", "vector": "engines"}
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")  # which only re-exports
 

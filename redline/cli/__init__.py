@@ -22,13 +22,13 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 0 done, 1 a check failed, 2 bad input, 130 and 143 interrupted."""
+    """Run one command. Returns the exit code: 0 done, 1 a check or an env failed, 2 bad input, 130, 143 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return _dispatch(arguments)
     except RedlineError as error:
         print(f"redline: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("redline: interrupted", file=sys.stderr)
         return 130

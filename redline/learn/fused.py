@@ -16,7 +16,7 @@ from torch import Tensor
 
 from redline.learn.batch import Batch
 from redline.learn.config import PPOConfig
-from redline.learn.policy import MASKED, Layer, Layers
+from redline.learn.layers import MASKED, Layer, Layers
 
 _loop = numba.njit(
     cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp", "nnan", "ninf"}

@@ -127,7 +127,7 @@ class PPO:
                 ends = (each.terminated, each.truncated)
                 advantages, returns = vtrace(scaled, each.values, each.next_values, *ends, weights, gamma, lam)
             flat = (each.rows + np.int32(first), each.actions, each.log_probs, advantages, returns)
-            parts.append([array.reshape(-1) for array in flat])
+            parts.append([each.flat(array) for array in flat])
             first += len(each.observations)
         steps = Steps(
             *(np.concatenate(arrays) if len(arrays) > 1 else arrays[0] for arrays in zip(*parts, strict=True))
@@ -157,7 +157,7 @@ class PPO:
                 continue
             with watch.span("batch"):
                 order = self._rng.permutation(size)
-            for chosen in np.split(order, count):
+            for chosen in np.array_split(order, count):
                 with watch.span("batch"):
                     batch = gather(steps, chosen)
                 yield batch
@@ -206,7 +206,7 @@ class PPO:
     def _metrics(self, losses: list[Loss], rollout: Rollout, steps: Steps) -> dict[str, float]:
         fresh = steps.returns[: rollout.num_steps]
         variance = float(np.var(fresh))
-        unexplained = float(np.var(fresh - rollout.values.reshape(-1)))
+        unexplained = float(np.var(fresh - rollout.flat(rollout.values)))
         return {
             "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
             "distinct": float(len(rollout.observations)),

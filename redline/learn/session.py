@@ -30,11 +30,24 @@ def find_run(path: Path) -> Run:
     return Run.open(checkpoint.resolve(path).parent.parent)
 
 
-class Interrupt:
-    """Set by the first SIGINT or SIGTERM; the second one leaves at once."""
+PATIENCE_SECONDS = 2.0
+"""How long the update under way may take after Ctrl-C before its collect is broken off."""
 
-    def __init__(self) -> None:
+
+class Abandoned(BaseException):
+    """Raised out of a collect that takes too long to wait for after Ctrl-C."""
+
+
+class Interrupt:
+    """Set by the first SIGINT or SIGTERM; the second one leaves at once.
+
+    An update that is nearly done may finish. One that is not is abandoned, if `may_abandon` says that nothing has been
+    learned from it yet.
+    """
+
+    def __init__(self, may_abandon: Callable[[], bool] = lambda: False) -> None:
         self.signal: int | None = None
+        self._may_abandon = may_abandon
 
     def __bool__(self) -> bool:
         return self.signal is not None
@@ -48,9 +61,11 @@ class Interrupt:
     def listening(self) -> Iterator[Interrupt]:
         """Listen until the block ends."""
         before = {number: signal.signal(number, self._notice) for number in (signal.SIGINT, signal.SIGTERM)}
+        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._abandon)
         try:
             yield self
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -59,6 +74,12 @@ class Interrupt:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.signal = number
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS, 0.2)
+
+    def _abandon(self, number: int, frame: FrameType | None) -> None:
+        if self._may_abandon():
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise Abandoned
 
 
 class Session:
