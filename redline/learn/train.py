@@ -90,6 +90,8 @@ class Trainer:
         self.collecting = True
         with watch.span("collect"):
             rollout = self.engine.collect(self.actor, config.num_steps, watch)
+            while not rollout.num_steps:  # every episode was lost; the restart budget ends this if it goes on
+                rollout = self.engine.collect(self.actor, config.num_steps, watch)
         self.collecting = False
         with watch.span("learn"):
             metrics = self.ppo.update(rollout, watch, self.progress, tuple(self._earlier))

@@ -11,6 +11,8 @@ LABELS = {
     ("collect",): "Data collection",
     ("collect", "policy"): "policy (lookup, network, draw)",
     ("collect", "env"): "env step",
+    ("collect", "wait"): "waiting for workers",
+    ("collect", "send"): "weights to workers",
     ("collect", "record"): "buffer writes",
     ("learn",): "Learning",
     ("learn", "gae"): "advantages",
