@@ -17,6 +17,7 @@ LAYERS = [  # from the top; a module imports from its own package and from layer
     {"cli"},
     {"bench"},
     {"report"},
+    {"profiler"},
     {"search"},
     {"evaluate"},
     {"learn"},
@@ -24,7 +25,7 @@ LAYERS = [  # from the top; a module imports from its own package and from layer
     {"engines"},
     {"envs"},
     {"rollout", "timing", "sims"},
-    {"files", "threads", "processes"},
+    {"files", "threads", "processes", "on_ray"},
     {"errors", "version"},
 ]
 REEXPORTED = {"RedlineError": "errors", "__version__": "version", "make_env": "envs", "vector": "engines"}

@@ -15,7 +15,8 @@ COMMANDS = {
     "eval": "score a trained policy on the official protocol",
     "search": "find the repair order that defends best (GP-UCB over all 120)",
     "report": "write a run's report as a web page",
-    "bench": "measure: bench sim, bench train, bench search",
+    "profile": "see where the time of a training run goes, and what would make it faster",
+    "bench": "measure: bench sim, engines, train, profiler, search",
     "verify": "replay recorded episodes of the original simulator and compare every step",
     "envs": "list the envs and their options",
 }

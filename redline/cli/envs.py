@@ -46,7 +46,9 @@ def run(arguments: list[str]) -> int:
             flag = f"--{option['name'].replace('_', '-')} {option['default']}"
             out.print(f"  {flag:<32} {option['about']}", soft_wrap=True, markup=False)
     if not command.env:
-        out.print("\nOther names that work; options may stand behind a name, as in 'CartPole-v1?sutton_barto_reward=true':")
+        out.print(
+            "\nOther names that work; options may stand behind a name, as in 'CartPole-v1?sutton_barto_reward=true':"
+        )
         for name, about in OTHERS.items():
             out.print(f"  {name:<32} {about}", soft_wrap=True, markup=False)
         out.print("\nEngines (redline train ENV --engine E; auto tries them and takes the fastest):")

@@ -288,7 +288,7 @@ def _print_summary(session: Any, summary: dict[str, Any]) -> None:
     )
     if summary["restarts"] or summary["lost_episodes"]:
         out.print(
-            f"Envs were restarted {summary['restarts']} times; {summary['lost_episodes']} partial episodes were dropped.",
+            f"Envs were restarted {summary['restarts']} times; {summary['lost_episodes']} episodes were dropped.",
             soft_wrap=True,
         )
     if "mean" in summary:

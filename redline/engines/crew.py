@@ -11,26 +11,28 @@ import contextlib
 import itertools
 import multiprocessing
 import os
+import pickle
 import resource
 import sys
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import connection, reduction
+from multiprocessing import connection, forkserver, reduction
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from redline.engines.faults import Death, EnvFailed, EnvTrouble, Failure, Supervisor
 from redline.engines.memory import SharedMemory, arrays_in, num_bytes
-from redline.engines.slots import Report, Slab, Spaces, Spec, Status, make_slots
+from redline.engines.slots import MAKE, Report, Slab, Spaces, Spec, Status, make_slots
 from redline.errors import RedlineError
 from redline.processes import end_with_parent, environment, how_it_ended, sigint_blocked
 from redline.threads import ONE_THREAD
 
 START_SECONDS = 300.0
-"""Time for a new worker to import the env and make its first one."""
+"""Time for a new worker to import the env, and for an env to be made."""
 CLOSE_SECONDS = 2.0
+SERVER_TRIES = 20
 FILES_PER_WORKER = 8
 WATCH_SECONDS = 1.0  # how often a silent worker is looked at
 TELL_SECONDS = 0.0005  # how long a worker may keep to itself that an env is ready
@@ -52,6 +54,8 @@ class Worker:
         self.process: Any = None
         self.pipe: Any = None
         self.asked = 0  # answers that are due
+        self.asked_ns = 0  # when the last was asked for
+        self.starting = False  # its spaces are due
 
     def ask(self, *message: Any) -> None:
         """Send a request. A dead worker is noticed when its answer is waited for."""
@@ -60,6 +64,7 @@ class Worker:
     def ask_for(self, places: Sequence[int], *message: Any) -> None:
         """Send a request that is answered for each place."""
         self.asked += len(places)
+        self.asked_ns = time.monotonic_ns()
         with contextlib.suppress(OSError):
             self.pipe.send(message)
 
@@ -109,7 +114,7 @@ class Crew:
             for w, ids in enumerate(deal(num_envs, num_workers))
         ]
         self._memory: SharedMemory | None = None
-        self._begun = False
+        self._watched = time.monotonic()
         self.num_envs = num_envs
         try:
             self._start_all()
@@ -122,57 +127,68 @@ class Crew:
     def _start_all(self) -> None:
         for worker in self.workers:
             self._start(worker)
-        greeting = self._greeting(self.workers[0])
-        self.spaces: Spaces = greeting
+        greetings = [self._greeting(worker) for worker in self.workers]
+        self.spaces: Spaces = next(spaces for spaces in greetings if spaces is not None)
         shapes = self.spaces.slab_shapes(self.num_envs)
         if self.transport == "shared":
             self._memory = SharedMemory(num_bytes(shapes))
             self.slab = Slab(**arrays_in(self._memory, shapes))
         else:
             self.slab = Slab.local(self.spaces, self.num_envs)
-        self._attach(self.workers[0])
-        for worker in self.workers[1:]:
-            self._greeting(worker)
+        for worker in self.working:
             self._attach(worker)
+
+    @property
+    def working(self) -> list[Worker]:
+        """The workers that have a process; one whose envs were all dropped has none."""
+        return [worker for worker in self.workers if worker.process is not None]
+
+    def alive(self, worker: Worker) -> list[int]:
+        """The envs of a worker that were not dropped."""
+        return [i for i in worker.ids if not self.supervisor.dropped[i]]
 
     def _start(self, worker: Worker) -> None:
         here, there = connection.Pipe()
         worker.status.idle()
-        seeds = [self.supervisor.seeds[i] for i in worker.ids]
+        worker.asked, worker.starting = 0, True
+        first = self.alive(worker)[0]
         begin = _Start(
             self._status_memory.fd, self._status_memory.num_bytes,
-            worker.number, there, self.spec, worker.ids, seeds[0], self._infos, self._batched,
+            worker.number, there, self.spec, worker.ids, first, self.supervisor.seeds[first],
+            self._infos, self._batched,
         )  # fmt: skip
-        worker.process = start_process(begin, f"redline worker {worker.number}")
-        there.close()
         worker.pipe = here
+        try:
+            worker.process = start_process(begin, f"redline worker {worker.number}")
+        finally:
+            there.close()
+        worker.asked_ns = time.monotonic_ns()
 
-    def _greeting(self, worker: Worker) -> Spaces:
-        """Wait for a new worker's spaces, replacing it if it fails and the supervisor says so."""
+    def _greeting(self, worker: Worker) -> Spaces | None:
+        """Wait for a new worker's spaces, replacing it if it fails and an env is left for it."""
         while True:
             answer = self._first_word(worker)
             if isinstance(answer, Spaces):
+                worker.starting = False
                 return answer
+            worker.end()
             if isinstance(answer, RedlineError):
                 raise answer
             # nothing has been played yet, so nothing is lost
-            revived = self.supervisor.decide(answer, worker.ids, 0)
-            if not revived:
-                raise EnvTrouble(f"{answer}. No env of that worker is left.")
-            worker.end()
+            self.supervisor.decide(answer, worker.ids if answer.env is None else [answer.env], 0)
+            if not self.alive(worker):
+                return None
             self._start(worker)
 
     def _first_word(self, worker: Worker) -> Any:
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
+        while True:
             if worker.pipe.poll(WATCH_SECONDS):
                 try:
                     return worker.pipe.recv()
                 except (EOFError, OSError):
                     return worker.death(self.supervisor.seeds)
-        death = worker.death(self.supervisor.seeds, f"did not answer for {START_SECONDS:.0f} s after it was started")
-        worker.end()
-        return death
+            for _, death in self._hung([worker]):
+                return death
 
     def _attach(self, worker: Worker) -> None:
         """Tell a worker where its arrays are."""
@@ -186,49 +202,54 @@ class Crew:
 
     def reset(self, seeds: Sequence[int | None] | None, options: dict | None = None) -> list[tuple[Worker, Report]]:
         """Begin new episodes everywhere."""
-        for worker in self.workers:
-            chosen = [None if seeds is None else seeds[i] for i in worker.ids]
-            worker.ask("reset", list(range(len(worker.ids))), chosen, options)
-        self._begun = True
-        return self.gather()[0]
+        for worker in self.working:
+            alive = self.alive(worker)
+            chosen = [None if seeds is None else seeds[i] for i in alive]
+            worker.ask("reset", [worker.ids.index(i) for i in alive], chosen, options)
+        return self.gather(playing=False)[0]
 
     def step(self) -> tuple[list[tuple[Worker, Report]], list[int]]:
         """Play one step in all envs with the actions of the slab. Returns the reports and the envs that were lost."""
         slab = self.slab
-        for worker in self.workers:
+        for worker in self.working:
             if self.transport == "shared":
                 worker.ask("step", None)
             else:
                 worker.ask("step", slab.actions[worker.ids[0] : worker.ids[-1] + 1])
-        return self.gather()
+        return self.gather(playing=True)
 
-    def gather(self) -> tuple[list[tuple[Worker, Report]], list[int]]:
-        """Wait for every worker that was asked. Envs that failed begin new episodes before this returns."""
+    def gather(self, playing: bool) -> tuple[list[tuple[Worker, Report]], list[int]]:
+        """Wait for every worker that was asked. Envs that failed begin new episodes before this returns.
+
+        Episodes that were under way (`playing`) are lost if their worker dies or their env fails in a step. One that
+        had just ended is whole, even if its env then cannot begin the next.
+        """
         reports: list[tuple[Worker, Report]] = []
         lost: list[int] = []
         while any(worker.asked for worker in self.workers):
             for worker, answer in self.wait():
                 if isinstance(answer, Death):
-                    lost += worker.ids
-                    self.heal(worker, answer)
+                    alive = self.alive(worker)
+                    lost += alive
+                    self.heal(worker, answer, len(alive) if playing else 0)
                     continue
                 assert isinstance(answer, Report)
                 reports.append((worker, answer))
-                lost += [failure.env for failure in answer.failures]
-                self.renew(worker, answer.failures)
+                lost += [failure.env for failure in answer.failures if failure.lost]
+                lost += self.renew(worker, answer.failures)
         return reports, lost
 
-    def wait(self, timeout: float | None = None) -> list[tuple[Worker, Answer]]:
-        """Answers of some of the workers that were asked: at least one, unless the time is up."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
+    def wait(self) -> list[tuple[Worker, Answer]]:
+        """Answers of some of the workers that were asked: at least one."""
+        found: list[tuple[Worker, Answer]] = []
+        while not found:
             asked = {worker.pipe: worker for worker in self.workers if worker.asked}
-            patience = WATCH_SECONDS if until is None else max(0.0, min(WATCH_SECONDS, until - time.monotonic()))
-            ready = connection.wait(list(asked), patience)
+            ready = connection.wait(list(asked), WATCH_SECONDS)
             found = [(asked[pipe], self._answer(asked[pipe])) for pipe in ready]
-            found = found or self._hung(list(asked.values()))
-            if found or (until is not None and time.monotonic() >= until):
-                return found
+            if time.monotonic() > self._watched + WATCH_SECONDS:  # however lively the others are
+                found += self._hung([worker for worker in asked.values() if worker.asked])
+                self._watched = time.monotonic()
+        return found
 
     def _answer(self, worker: Worker) -> Answer:
         try:
@@ -245,7 +266,7 @@ class Crew:
         if arrays is not None:
             self._take(worker, arrays)
         self.supervisor.saw(report.times.slowest * 1e-9)
-        return report
+        return _unpacked(report, self.supervisor.seeds) if report.infos else report
 
     def _take(self, worker: Worker, arrays: Any) -> None:
         part = self.slab.part(worker.ids[0], worker.ids[-1] + 1)
@@ -255,54 +276,54 @@ class Crew:
     def _hung(self, asked: list[Worker]) -> list[tuple[Worker, Answer]]:
         found: list[tuple[Worker, Answer]] = []
         for worker in asked:
-            limit = self.supervisor.deadline
-            if worker.status.busy_seconds() > limit:
-                how = f"hung for {limit:.0f} s (--step-deadline) and was killed"
+            phase = worker.status.phase
+            patient = phase == MAKE or (worker.starting and not phase)
+            limit = START_SECONDS if patient else self.supervisor.deadline
+            if worker.status.silent_seconds(worker.asked_ns) > limit:
+                option = "" if patient else " (--step-deadline)"
                 worker.asked = 0
+                how = f"hung for {limit:g} s{option} and was killed"
                 found.append((worker, worker.death(self.supervisor.seeds, how)))
                 worker.end()
         return found
 
     # mending
 
-    def heal(self, worker: Worker, death: Death) -> None:
-        """Replace a worker that is gone; its envs begin new episodes."""
-        cause: Death | Failure = death
-        lost = sum(not self.supervisor.dropped[i] for i in worker.ids)
-        while True:
-            alive = self.supervisor.decide(cause, worker.ids, lost)
-            self.restart(worker)
-            places = [worker.ids.index(i) for i in alive]
-            worker.ask("reset", places, [self.supervisor.seeds[i] for i in alive], None)
-            answer = self._one_answer(worker)
-            lost = 0
-            if isinstance(answer, Death):
-                cause = answer
-                continue
-            self.renew(worker, answer.failures)
-            return
+    def heal(self, worker: Worker, death: Death, lost: int) -> None:
+        """Replace a worker that is gone, and with it `lost` episodes; its envs begin new ones."""
+        self.supervisor.decide(death, worker.ids, lost)
+        self.restart(worker)
+        self._begin(worker, self.alive(worker))
 
     def restart(self, worker: Worker) -> None:
-        """A new process for a worker; its envs have not begun yet."""
+        """A new process for a worker, if an env is left for it; its envs have not begun yet."""
         worker.end()
         worker.asked = 0
-        self._start(worker)
-        self._greeting(worker)
-        self._attach(worker)
+        self.slab.obs[worker.ids] = 0  # whatever it was writing
+        if self.alive(worker):
+            self._start(worker)
+            if self._greeting(worker) is not None:
+                self._attach(worker)
 
-    def renew(self, worker: Worker, failures: list[Failure]) -> None:
-        """Begin new episodes in envs that failed in a worker which is still there."""
-        lost = 1
-        while failures:
-            alive = [i for each in failures for i in self.supervisor.decide(each, [each.env], lost)]
-            if not alive:
-                return
-            worker.ask("reset", [worker.ids.index(i) for i in alive], [self.supervisor.seeds[i] for i in alive], None)
-            answer = self._one_answer(worker)
-            if isinstance(answer, Death):
-                self.heal(worker, answer)
-                return
-            failures, lost = answer.failures, 0
+    def renew(self, worker: Worker, failures: list[Failure]) -> list[int]:
+        """Begin new episodes in envs that failed in a worker which is still there.
+
+        If it dies over that, its other envs lose theirs: those are returned.
+        """
+        return self._begin(
+            worker, [i for each in failures for i in self.supervisor.decide(each, [each.env], each.lost)]
+        )
+
+    def _begin(self, worker: Worker, envs: list[int]) -> list[int]:
+        if not envs:
+            return []
+        worker.ask("reset", [worker.ids.index(i) for i in envs], [self.supervisor.seeds[i] for i in envs], None)
+        answer = self._one_answer(worker)
+        if isinstance(answer, Death):
+            others = [i for i in self.alive(worker) if i not in envs]
+            self.heal(worker, answer, len(others))
+            return others
+        return self.renew(worker, answer.failures)
 
     def _one_answer(self, worker: Worker) -> Report | Death:
         """Wait for this worker only."""
@@ -319,17 +340,29 @@ class Crew:
 
     def restore(self, parts: list[dict[str, np.ndarray]]) -> None:
         """Put the envs into states they were in."""
-        self._converse([("restore", part) for part in parts])
+        answers = self._converse([("restore", part) for part in parts])
+        if answers is None:
+            raise EnvTrouble("A worker was gone before its envs could go on from the checkpoint.")
+        for worker, obs in zip(self.workers, answers, strict=True):
+            self.slab.obs[worker.ids] = obs
 
-    def _converse(self, messages: list[tuple]) -> Any:
-        answers = []
+    def _converse(self, messages: list[tuple]) -> list[Any] | None:
+        """An answer of every worker; None if one has none to give, is gone, or was stopped in the middle of a step."""
+        if len(self.working) < len(self.workers) or any(worker.asked for worker in self.workers):
+            return None
         for worker, message in zip(self.workers, messages, strict=True):
-            worker.pipe.send(message)
-        for worker in self.workers:
-            if not worker.pipe.poll(self.supervisor.deadline):
-                raise EnvTrouble(f"Worker {worker.number} did not answer.")
-            answers.append(worker.pipe.recv())
+            with contextlib.suppress(OSError):
+                worker.pipe.send(message)
+        answers = [self._said(worker) for worker in self.workers]
         return None if any(answer is None for answer in answers) else answers
+
+    def _said(self, worker: Worker) -> Any:
+        if not worker.pipe.poll(self.supervisor.deadline):
+            raise EnvTrouble(f"Worker {worker.number} did not answer.")
+        try:
+            return worker.pipe.recv()
+        except (EOFError, OSError):
+            return None  # its death is told at the next step
 
     def close(self) -> None:
         """End all workers: politely, so that envs can close, but not for long."""
@@ -394,11 +427,23 @@ class _Start:
 
 def start_process(target: Callable[[], None], name: str) -> Any:
     """A new process from the fork server that runs `target` and ends with this one."""
-    context = fork_server()
-    process = context.Process(target=target, name=name, daemon=True)
-    with bare_main(), environment(ONE_THREAD), sigint_blocked():
+
+    def start() -> Any:
+        process = fork_server().Process(target=target, name=name, daemon=True)
         process.start()
-    return process
+        return process
+
+    return from_fork_server(start)
+
+
+def from_fork_server(start: Callable[[], Any]) -> Any:
+    """What `start` returns, called where new processes are one of ours from birth."""
+    with bare_main(), environment(ONE_THREAD), sigint_blocked():
+        for _ in range(SERVER_TRIES):
+            with contextlib.suppress(ConnectionError, EOFError):
+                return start()
+            time.sleep(0.1)  # the server has just been killed; once it is gone, another is started
+    raise EnvTrouble("No worker can be started: the server they are forked from ends again and again. Try fewer.")
 
 
 def fork_server() -> Any:
@@ -406,6 +451,19 @@ def fork_server() -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["redline.engines.crew"])
     return context
+
+
+def end_with_main() -> None:
+    """In a process from the fork server: do not outlive the one that wanted it, not even while hanging in an env.
+
+    The server ends when the last descriptor of a certain pipe is closed, and its processes are killed by the kernel when
+    it ends. They have inherited that descriptor: one that hangs would keep the server alive, and so itself.
+    """
+    end_with_parent()
+    server: Any = forkserver._forkserver
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = None
 
 
 @contextlib.contextmanager
@@ -419,16 +477,16 @@ def bare_main() -> Iterator[None]:
 
 
 def _work(
-    fd: int, size: int, number: int, pipe: Any, spec: Spec, ids: list[int], seed: int,
+    fd: int, size: int, number: int, pipe: Any, spec: Spec, ids: list[int], first: int, seed: int,
     infos: bool, batched: bool,
 ) -> None:  # fmt: skip
-    """What a worker does all its life: make envs, then answer requests."""
-    end_with_parent()
+    """What a worker does all its life: make envs, env `first` first, then answer requests."""
+    end_with_main()
     cells = memoryview(SharedMemory(size, fd).map).cast("q")
     status = Status(cells[number * Status.FIELDS : (number + 1) * Status.FIELDS])
     try:
         slots = make_slots(spec, ids, status, infos, batched)
-        spaces = slots.make(seed)
+        spaces = slots.make(seed, ids.index(first))
     except EnvFailed as failed:
         pipe.send(failed.failure)
         return
@@ -477,13 +535,13 @@ class _Answering:
 
     def reset(self, places: list[int], seeds: list[int | None], options: dict | None) -> None:
         """Begin new episodes."""
-        self._answer(self.slots.reset(places, seeds, options))
+        self._answer("reset", self.slots.reset(places, seeds, options))
 
     def step(self, actions: np.ndarray | None) -> None:
         """Play one step in all envs."""
         if actions is not None:
             self.slots.slab.actions[:] = actions
-        self._answer(self.slots.step(self.all))
+        self._answer("step", self.slots.step(self.all))
 
     def play(self, places: list[int]) -> None:
         """Play one step in some of the envs, telling of each as it is done, or of several when they are quick."""
@@ -508,24 +566,31 @@ class _Answering:
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
         """Put the envs into a state they were in."""
         self.slots.slab.obs[:] = self.slots.env.restore(snapshot)
-        self.pipe.send(True)
+        self.pipe.send(self.slots.slab.obs.copy())
 
-    def _answer(self, report: Report) -> None:
-        slab = self.slots.slab
-        arrays = tuple(slab)[:6] if self.send_arrays else None
+    def _answer(self, during: str, report: Report) -> None:
+        arrays = tuple(self.slots.slab)[:6] if self.send_arrays else None
+        self.pipe.send((self._packed(during, report) if report.infos else report, arrays))
+
+    def _packed(self, during: str, report: Report) -> Report:
+        """The report with every info pickled by itself; an env whose info cannot be pickled has failed."""
+        packed: list[Any] = []
+        failures = list(report.failures)
+        for env, *infos in report.infos:
+            try:
+                packed.append((env, pickle.dumps(infos, pickle.HIGHEST_PROTOCOL)))
+            except Exception as error:
+                failures.append(self.slots.bad_info(env, during, error))
+        return report._replace(infos=packed, failures=failures)
+
+
+def _unpacked(report: Report, seeds: Sequence[int]) -> Report:
+    """The report with its infos as they were."""
+    infos, failures = [], list(report.failures)
+    for env, packed in report.infos:  # type: ignore[misc]
         try:
-            self.pipe.send((report, arrays))
-        except Exception as error:  # something in an info cannot be pickled
-            self.pipe.send((_without_infos(report, error), arrays))
-
-
-def _without_infos(report: Report, error: Exception) -> Report:
-    """The same report with the infos that can be pickled; the others are failures of their envs."""
-    kept, failures = [], list(report.failures)
-    for env, info, final in report.infos:
-        try:
-            reduction.ForkingPickler.dumps((info, final))
-            kept.append((env, info, final))
-        except Exception as reason:
-            failures.append(Failure(env, "step", f"its info cannot be pickled: {reason}", None, 0))
-    return report._replace(infos=kept, failures=failures)
+            infos.append((env, *pickle.loads(packed)))
+        except Exception as error:
+            what = f"it was pickled but cannot be read: {type(error).__name__}: {error}"
+            failures.append(Failure(env, "its info", what, seeds[env], 0))
+    return report._replace(infos=infos, failures=failures)

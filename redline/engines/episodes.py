@@ -7,6 +7,7 @@ business of a `Staff`.
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from redline.timing.workers import WorkerTimes
 
 GROUP_SIZE = 16
 """Envs that act together in a worker: enough to ask the policy about many at once, few enough to lose little in a crash."""
+COLUMNS = {"rows", "actions", "log_probs", "values", "next_values", "rewards", "terminated", "truncated"}
+WATCH_SECONDS = 1.0  # how often a silent worker is looked at
 LONGEST = 100
 """Columns end with an episode, but never later than after this many times the steps asked for."""
 
@@ -93,7 +96,8 @@ class _Group:
     def spaces(self, task: Task) -> Spaces:
         """Of the envs, after making the first if need be."""
         if self._spaces is None:
-            self._spaces = self._slots.make(task.seeds.get(task.ids[0]))
+            first = task.chosen[0]
+            self._spaces = self._slots.make(task.seeds.get(first), task.ids.index(first))
             self._slots.use(Slab.local(self._spaces, len(self._ids)), self._spaces)
         return self._spaces
 
@@ -102,7 +106,7 @@ class _Group:
         try:
             self.spaces(task)
         except EnvFailed as failed:
-            return Harvest(None, task.chosen, [failed.failure], Times(0, 0, 0))
+            return Harvest(None, (), [failed.failure], Times(0, 0, 0))
         self._take_policy(task)
         places = [k for k, i in enumerate(self._ids) if i in task.chosen]
         fresh = [k for k in places if int(self._ids[k]) in task.seeds]
@@ -149,6 +153,7 @@ class _Playing:
 
     def _step(self, t: int, active: list[int]) -> list[int]:
         slots, group = self._slots, self._group
+        slots.status.at_stake = len(active) + len(self._episodes)
         slab = slots.slab
         assert slab is not None and slots.spaces is not None
         masks = slab.masks[active] if slots.spaces.masked else None
@@ -156,31 +161,29 @@ class _Playing:
         slab.actions[active] = decision.actions
         report = slots.step(active)
         self.times = _sum(self.times, report.times)
-        failed = {failure.env for failure in report.failures}
+        lost = {failure.env for failure in report.failures if failure.lost}
+        gone = {failure.env for failure in report.failures}
         self.failures += report.failures
         group._returns[active] += slab.rewards[active]
         group._lengths[active] += 1
         terminated, truncated = slab.terminated[active], slab.truncated[active]
         next_values = np.full(len(active), np.nan, np.float32)
-        alive = np.array([int(group._ids[k]) not in failed for k in active])
-        cut = truncated & ~terminated & alive
+        kept = np.array([int(group._ids[k]) not in lost for k in active])
+        cut = truncated & ~terminated & kept
         if cut.any():
             next_values[cut] = self._actor.value(slab.final_obs[active][cut])
         self._written.append((list(active), decision, slab.rewards[active], terminated, truncated, next_values))
-        return [
-            k for j, k in enumerate(active) if self._goes_on(t, k, bool(terminated[j] | truncated[j]), bool(alive[j]))
-        ]
+        ended = (terminated | truncated) & kept
+        for k in np.array(active)[ended]:
+            self._end_episode(t, int(k))
+        full = ended if t + 1 >= self._num_steps else np.zeros_like(ended)
+        return [k for j, k in enumerate(active) if not full[j] and int(group._ids[k]) not in gone]
 
-    def _goes_on(self, t: int, k: int, ended: bool, alive: bool) -> bool:
-        """Whether a column goes on after step `t`."""
+    def _end_episode(self, t: int, k: int) -> None:
         group = self._group
-        if not alive:
-            return False
-        if ended:
-            self._ends[k] = t
-            self._episodes.append((float(group._returns[k]), int(group._lengths[k])))
-            group._returns[k], group._lengths[k] = 0.0, 0
-        return not (ended and t + 1 >= self._num_steps)
+        self._ends[k] = t
+        self._episodes.append((float(group._returns[k]), int(group._lengths[k])))
+        group._returns[k], group._lengths[k] = 0.0, 0
 
     def _rollout(self, unfinished: list[int]) -> Rollout:
         columns, length = self._columns, len(self._written)
@@ -279,7 +282,7 @@ class Episodes:
         for worker in range(self.staff.num_workers):
             self.staff.start(worker)
         while True:
-            self._submit(0, "spaces", b"", 1)
+            self._submit(self._first_group(), "spaces", b"", 1)
             ((job, answer),) = self._take(1)
             if isinstance(answer, Spaces):
                 answer.slab_shapes(1)  # refuses what does not fit into arrays
@@ -287,6 +290,10 @@ class Episodes:
             if isinstance(answer, RedlineError):
                 raise answer
             self._mend(job, answer, lost=0)
+
+    def _first_group(self) -> int:
+        """One with an env that was not dropped; there always is one."""
+        return next(g for g, ids in enumerate(self._groups) if not self.supervisor.dropped[list(ids)].all())
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """Whole episodes of every env, `num_steps` steps or more each, all under the same weights."""
@@ -321,11 +328,27 @@ class Episodes:
     def _take(self, count: int | None) -> list[tuple[_Job, Any]]:
         """Answers of jobs that are done: at least one."""
         while True:
-            done = self.staff.wait(list(self._jobs), 1.0)
+            done = self.staff.wait(list(self._jobs), WATCH_SECONDS)
             if done:
-                return [(self._jobs.pop(handle), self.staff.outcome(handle)) for handle in done[:count]]
+                return self._outcomes(done[:count])
             for worker in sorted({job.worker for job in self._jobs.values()}):
                 self.staff.hung(worker, self.supervisor.deadline)
+
+    def _outcomes(self, done: list[Any]) -> list[tuple[_Job, Any]]:
+        """What these jobs came to, harvests first. A death is told once: its other jobs are found by who mends it."""
+        told: dict[int, tuple[_Job, Death]] = {}
+        others: list[tuple[_Job, Any]] = []
+        for handle in done:
+            job = self._jobs[handle]
+            if job.worker in told:
+                continue
+            answer = self.staff.outcome(handle)
+            del self._jobs[handle]
+            if isinstance(answer, Death):
+                told[job.worker] = job, answer
+            else:
+                others.append((job, answer))
+        return [*others, *told.values()]
 
     def _receive(self, job: _Job, answer: Any, harvests: list[Harvest]) -> None:
         if isinstance(answer, RedlineError):
@@ -339,11 +362,11 @@ class Episodes:
         if answer.rollout is not None:
             harvests.append(answer)
             self._count_finished(answer)
-        if answer.failures:
-            again = [i for each in answer.failures for i in self.supervisor.decide(each, [each.env], 1)]
-            self._fresh[job.group] |= {each.env for each in answer.failures}
-            empty = [i for i in again if i not in answer.ids or not self._has_steps(answer, i)]
-            self._submit(job.group, "play", job.task.policy, job.task.num_steps, empty)
+        for each in answer.failures:
+            self.supervisor.decide(each, [each.env], each.lost)
+            self._fresh[job.group].add(each.env)
+        empty = [i for i in job.task.chosen if i not in answer.ids or not self._has_steps(answer, i)]
+        self._submit(job.group, "play", job.task.policy, job.task.num_steps, empty)
 
     def _count_finished(self, harvest: Harvest) -> None:
         rollout = harvest.rollout
@@ -358,16 +381,16 @@ class Episodes:
     def _mend(self, job: _Job, cause: Death | Failure, lost: int | None) -> None:
         """Begin the worker of a lost job again, and with it all it had still to do."""
         if isinstance(cause, Failure):
-            if not self.supervisor.decide(cause, [cause.env], 0):
-                raise EnvTrouble(f"{cause}. The spaces of the envs are not known without it.")
+            self.supervisor.decide(cause, [cause.env], 0)
             return
         worker = job.worker
         orphans = [handle for handle, other in self._jobs.items() if other.worker == worker]
         jobs = [job, *(self._jobs.pop(handle) for handle in orphans)]
         at_home = [g for g, home in enumerate(self._home) if home == worker]
-        culprits = {i for each in jobs if cause.env in each.task.chosen for i in each.task.chosen}
-        count = len(culprits or job.task.chosen) if lost is None else lost
-        self.supervisor.decide(cause, [i for g in at_home for i in self._groups[g]], count)
+        if lost is None:
+            culprits = {i for each in jobs if cause.env in each.task.chosen for i in each.task.chosen}
+            lost = len(culprits or job.task.chosen) if cause.lost is None else cause.lost
+        self.supervisor.decide(cause, [i for g in at_home for i in self._groups[g]], lost)
         for group in at_home:
             self._fresh[group] = set(self._groups[group])
         self._move(worker, at_home)
@@ -394,7 +417,8 @@ class Episodes:
         if not harvests:
             raise EnvTrouble("No env finished an episode.")
         harvests.sort(key=lambda harvest: harvest.ids)
-        return join([each.rollout for each in harvests])  # type: ignore[misc]
+        whole = join([each.rollout for each in harvests])  # type: ignore[misc]
+        return _in_order(whole, np.concatenate([each.ids for each in harvests]))
 
     def snapshot(self) -> None:
         """Envs in other processes cannot be saved."""
@@ -402,6 +426,16 @@ class Episodes:
     def close(self) -> None:
         """Let the workers go."""
         self.staff.close()
+
+
+def _in_order(rollout: Rollout, ids: np.ndarray) -> Rollout:
+    """Columns in the order of their envs; an env that failed at once was played again, and its first column is empty."""
+    full = np.flatnonzero(rollout.cells().any(axis=0))
+    order = full[np.argsort(ids[full])]
+    if np.array_equal(order, np.arange(len(ids))):
+        return rollout
+    columns = {name: array[:, order] for name, array in vars(rollout).items() if name in COLUMNS}
+    return dataclasses.replace(rollout, version=rollout.version[order], held=rollout.cells()[:, order], **columns)
 
 
 class NoRoom(Exception):

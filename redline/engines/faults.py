@@ -59,12 +59,17 @@ class Failure:
     """One env that failed: plain data, so that it can cross between processes."""
 
     env: int
-    during: str  # "step", "reset" or "making it"
+    during: str  # "step", "reset", "making it" or "its info"
     what: str
     seed: int | None
     step: int  # steps its episode had finished
     action: Any = None
     traceback: str = ""
+
+    @property
+    def lost(self) -> int:
+        """Episodes that go with it: an env that fails between two has told of the last one already."""
+        return int(self.during not in ("reset", "making it"))
 
     def __str__(self) -> str:
         where = f"in {self.during}" if self.during != "making it" else "while being made"
@@ -92,12 +97,14 @@ class Death:
     seed: int | None = None
     step: int = 0
     action: int | None = None
+    lost: int | None = None  # episodes that went with it, where that is known
 
     def __str__(self) -> str:
         who = f"worker {self.worker} (pid {self.pid}) {self.how}"
         if self.env is None:
             return f"{who} between two steps"
-        at = {"step": f"in step {self.step + 1} of its episode, action {self.action}", "reset": "in reset"}
+        action = "" if self.action is None else f", action {self.action}"
+        at = {"step": f"in step {self.step + 1} of its episode{action}", "reset": "in reset"}
         return f"{who} while at env {self.env} (seed {self.seed}), {at.get(self.during, 'while making it')}"
 
 
@@ -151,10 +158,7 @@ class Supervisor:
         self.restarts += 1
         self.warn(f"redline: {cause}. {_begin_anew(envs)} ({_lost(lost)}, restart {tries} of {budget}).{trace}")
         self._sleep(0.0 if tries == 1 else min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 2)))
-        for env in envs:
-            self._times[env] += 1
-            self.seeds[env] = self.next_seed(env)
-        return envs
+        return self._reseeded(envs)
 
     def _drop(self, cause: Failure | Death, culprit: int, envs: list[int], lost: int, trace: str) -> list[int]:
         self.dropped[culprit] = True
@@ -162,11 +166,13 @@ class Supervisor:
         if not left:
             raise EnvTrouble(f"{_capital(cause)}. It was the last env that was left.{trace}")
         self.warn(f"redline: {cause}. Going on without env {culprit}: {left} envs left ({_lost(lost)}).{trace}")
-        rest = [env for env in envs if env != culprit]
-        for env in rest:
+        return self._reseeded([env for env in envs if env != culprit])
+
+    def _reseeded(self, envs: list[int]) -> list[int]:
+        for env in envs:
             self._times[env] += 1
             self.seeds[env] = self.next_seed(env)
-        return rest
+        return envs
 
     def next_seed(self, env: int) -> int:
         """A seed for the env's next life that no env has had."""
@@ -202,4 +208,4 @@ def _ranges(envs: list[int]) -> str:
 
 
 def _lost(count: int) -> str:
-    return f"{count} partial episode{'s' if count != 1 else ''} dropped"
+    return f"{count} episode{'s' if count != 1 else ''} dropped"

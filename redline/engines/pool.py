@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
+import time
+import weakref
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import reduction
 from typing import Any
 
-from redline.engines.crew import bare_main, fork_server, require_files
+from redline.engines import crew
+from redline.engines.crew import end_with_main, fork_server, from_fork_server, require_files
 from redline.engines.episodes import Host, Task
 from redline.engines.faults import Death, Supervisor
 from redline.engines.memory import SharedMemory
-from redline.engines.slots import Spec, Status
+from redline.engines.slots import RESET, STEP, Spec, Status
 from redline.errors import RedlineError
-from redline.processes import end_with_parent, environment, how_it_ended, sigint_blocked
-from redline.threads import ONE_THREAD
+from redline.processes import how_it_ended
 
 
 class Processes:
@@ -32,19 +35,26 @@ class Processes:
         self._pools: list[ProcessPoolExecutor | None] = [None] * num_workers
         self._processes: list[Any] = [None] * num_workers
         self._worker_of: dict[Future[Any], int] = {}
+        self._asked_ns = [0] * num_workers
         self._hung: dict[int, str] = {}
+        _at_work.add(self)
 
     def start(self, worker: int) -> None:
         """A new process for a worker."""
         self._end(worker)
         self._status[worker].idle()
+        self._status[worker].at_stake = 0
         self._hung.pop(worker, None)
+        self._worker_of = {future: other for future, other in self._worker_of.items() if other != worker}
         begin = _Begin(self._memory.fd, self._memory.num_bytes, worker, self._spec)
-        pool = ProcessPoolExecutor(1, mp_context=fork_server(), initializer=begin)
-        with bare_main(), environment(ONE_THREAD), sigint_blocked():
+
+        def open_pool() -> ProcessPoolExecutor:
+            pool = ProcessPoolExecutor(1, mp_context=fork_server(), initializer=begin)
             pool.submit(os.getpid)  # an executor starts its process with its first task
+            return pool
+
+        pool = self._pools[worker] = from_fork_server(open_pool)
         (self._processes[worker],) = pool._processes.values()  # the only way to learn pid and exit code
-        self._pools[worker] = pool
 
     def submit(self, worker: int, call: str, task: Task) -> Future[Any]:
         """Queue a task."""
@@ -56,6 +66,7 @@ class Processes:
             future = Future()
             future.set_exception(broken)
         self._worker_of[future] = worker
+        self._asked_ns[worker] = time.monotonic_ns()
         return future
 
     def wait(self, handles: list[Future[Any]], timeout: float) -> list[Future[Any]]:
@@ -66,9 +77,11 @@ class Processes:
         """What a task returned, or how its worker died."""
         worker = self._worker_of.pop(handle)
         try:
-            return handle.result()
+            answer = handle.result()
         except BrokenProcessPool:
             return self._death(worker)
+        self._status[worker].at_stake = 0
+        return answer
 
     def _death(self, worker: int) -> Death:
         process = self._processes[worker]
@@ -76,13 +89,16 @@ class Processes:
         how = self._hung.get(worker) or how_it_ended(process.exitcode)
         env, during, step, action = self._status[worker].doing
         seed = None if env is None else self._supervisor.seeds[env]
-        return Death(worker, process.pid, how, env, during, seed, step, action)
+        return Death(worker, process.pid, how, env, during, seed, step, action, self._status[worker].at_stake)
 
     def hung(self, worker: int, deadline: float) -> bool:
         """Kill a worker that has been at one step for too long."""
-        if self._status[worker].busy_seconds() <= deadline or worker in self._hung:
+        status = self._status[worker]
+        at_env = status.phase in (RESET, STEP)  # else it makes an env, or thinks
+        limit = deadline if at_env else max(deadline, crew.START_SECONDS)
+        if status.silent_seconds(self._asked_ns[worker]) <= limit or worker in self._hung:
             return False
-        self._hung[worker] = f"hung for {deadline:.0f} s (--step-deadline) and was killed"
+        self._hung[worker] = f"hung for {limit:g} s{' (--step-deadline)' if at_env else ''} and was killed"
         self._processes[worker].kill()
         return True
 
@@ -101,6 +117,18 @@ class Processes:
         for worker in range(self.num_workers):
             self._end(worker)
         self._memory.close()
+
+
+_at_work: weakref.WeakSet[Processes] = weakref.WeakSet()
+
+
+def _end_all() -> None:
+    """At the end of this process, before executors wait for tasks that may never be done."""
+    for processes in list(_at_work):
+        processes.close()
+
+
+threading._register_atexit(_end_all)  # type: ignore[attr-defined]  # atexit itself comes after that wait
 
 
 def _require_semaphores() -> None:
@@ -131,7 +159,7 @@ class _Begin:
 
     def __call__(self) -> None:
         global _host
-        end_with_parent()
+        end_with_main()
         size, worker, spec = self._rest
         cells = memoryview(SharedMemory(size, self._fd).map).cast("q")
         _host = Host(spec, Status(cells[worker * Status.FIELDS : (worker + 1) * Status.FIELDS]))

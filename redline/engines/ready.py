@@ -31,8 +31,8 @@ class Ready:
         self._has_obs = np.zeros(num_envs, np.bool_)  # an observation waits for an action
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, np.int64)
-        for worker in self.crew.workers:
-            self._begin_episodes(worker, worker.ids)
+        for worker in self.crew.working:
+            self._begin_episodes(worker, self.crew.alive(worker))
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
@@ -87,22 +87,21 @@ class Ready:
             self._replace(worker, answer, course)
             return
         assert isinstance(answer, Progress)
-        failed = {failure.env for report in answer.reports for failure in report.failures}
+        failed = {failure.env: failure for report in answer.reports for failure in report.failures}
         for report in answer.reports:
             self.times.add(worker.number, report.times)
         for k in answer.places:
             i = worker.ids[k]
-            if i in failed:
-                continue
-            self._has_obs[i] = True
-            if answer.played:
+            self._has_obs[i] = i not in failed
+            if answer.played and not (i in failed and failed[i].lost):
                 self._played(i, course)
-        for failure in (failure for report in answer.reports for failure in report.failures):
-            self._lose(failure.env, course, in_flight=answer.played)
-            alive = self.supervisor.decide(failure, [failure.env], int(answer.played))
+        for i, failure in failed.items():
+            if failure.lost:
+                self._lose(i, course, in_flight=True)
+            alive = self.supervisor.decide(failure, [i], failure.lost)
             self._begin_episodes(worker, alive)
             if not alive:
-                course.leave(failure.env)
+                course.leave(i)
 
     def _played(self, i: int, course: _Course) -> None:
         slab = self.slab
@@ -120,14 +119,16 @@ class Ready:
 
     def _replace(self, worker: Worker, death: Death, course: _Course) -> None:
         """A new worker for one that is gone; the other workers go on meanwhile."""
-        lost = [i for i in worker.ids if not self.supervisor.dropped[i]]
+        before = self.crew.alive(worker)
+        lost = [i for i in before if self._has_obs[i] or course.is_acting(i)]
         for i in lost:
             self._lose(i, course, in_flight=not self._has_obs[i])
-            self._has_obs[i] = False
-        alive = self.supervisor.decide(death, worker.ids, len(lost))
+        self._has_obs[before] = False
+        self.supervisor.decide(death, worker.ids, len(lost))
         self.crew.restart(worker)
+        alive = self.crew.alive(worker)
         self._begin_episodes(worker, alive)
-        for i in set(lost) - set(alive):
+        for i in set(before) - set(alive):
             course.leave(i)
 
     def _lose(self, i: int, course: _Course, in_flight: bool) -> None:
@@ -158,6 +159,10 @@ class _Course:
     def over(self) -> bool:
         """Whether all columns are full."""
         return bool((self.t >= self.num_steps).all())
+
+    def is_acting(self, i: int) -> bool:
+        """Whether env `i` is at a step."""
+        return bool(self._acting[i])
 
     def decide(self, envs: np.ndarray, decision: object) -> None:
         """Write the policy's part of a step."""

@@ -139,7 +139,7 @@ class Report(NamedTuple):
 class Status:
     """What a process is doing right now, for others to see: kept in shared memory, so that it outlives the process."""
 
-    FIELDS = 5
+    FIELDS = 6
 
     def __init__(self, cells: Any = None) -> None:
         self.cells = [0] * self.FIELDS if cells is None else cells
@@ -156,20 +156,30 @@ class Status:
         cells[4], cells[1] = 0, now
         return now
 
-    def silent_seconds(self, asked_ns: int = 0) -> float:
-        """How long there has been no sign of life since the last step or reset began, or since it was asked for."""
-        return (time.monotonic_ns() - max(self.cells[1], asked_ns)) * 1e-9
+    def silent_seconds(self, asked_ns: int) -> float:
+        """Time since the last sign of life: since the present step or reset began, or since the process was asked."""
+        since = self.cells[1] if self.cells[4] else max(self.cells[1], asked_ns)
+        return (time.monotonic_ns() - since) * 1e-9
 
     @property
-    def making(self) -> bool:
-        """Whether an env is being made."""
-        return bool(self.cells[4] == MAKE)
+    def phase(self) -> int:
+        """MAKE, RESET, STEP, or 0 when idle."""
+        return int(self.cells[4])
 
     @property
     def doing(self) -> tuple[int | None, str, int, int | None]:
         """Env, phase, steps of its episode, action (if it is a number)."""
-        env, _, step, action, phase = (int(cell) for cell in self.cells)
+        env, _, step, action, phase, _ = (int(cell) for cell in self.cells)
         return (env if phase else None), PHASES[phase], step, (None if action == NO_ACTION else action)
+
+    @property
+    def at_stake(self) -> int:
+        """Episodes that nobody else has seen yet: they go with the process."""
+        return int(self.cells[5])
+
+    @at_stake.setter
+    def at_stake(self, episodes: int) -> None:
+        self.cells[5] = episodes
 
 
 class Singles:
@@ -190,7 +200,11 @@ class Singles:
         """Make and reset the env at place `k`, to learn its spaces; the others are made by their first reset."""
         self._seeds[k] = seed
         env = self._env(k)
-        answer = self._call(k, RESET, lambda: env.reset(seed=seed))
+        try:
+            answer = self._call(k, RESET, lambda: env.reset(seed=seed))
+        except EnvFailed as failed:
+            self._broken(k, failed)
+            raise
         self._begun = (k, seed, answer)
         info = answer[1] if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict) else {}
         self.status.idle()
@@ -211,6 +225,9 @@ class Singles:
         for k, seed in zip(places, seeds, strict=True):
             begun = time.monotonic_ns()
             try:
+                self._seeds[k] = self._seeds[k] if seed is None else seed
+                self._env(k)
+                begun = time.monotonic_ns()  # making an env is not what the deadline of a step follows from
                 self._begin(k, seed, options, final=None)
             except EnvFailed as failed:
                 failures.append(self._broken(k, failed))
@@ -276,24 +293,23 @@ class Singles:
     def _begin(self, k: int, seed: int | None, options: dict | None, final: dict | None) -> None:
         """Reset one env, making it first if need be."""
         assert self.slab is not None
-        if seed is not None:
-            self._seeds[k] = seed
         env = self._env(k)
         self._steps[k] = 0
         more = {} if options is None else {"options": options}
-        if self._begun is not None and self._begun[0] == k:
-            _, begun_seed, answer = self._begun
-            self._begun = None
-            if seed is None or seed != begun_seed or more:
-                answer = self._call(k, RESET, lambda: env.reset(seed=seed, **more))
-        else:
-            answer = self._call(k, RESET, lambda: env.reset(seed=seed, **more))
+        answer = self._begun_already(k, seed, more) or self._call(k, RESET, lambda: env.reset(seed=seed, **more))
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], dict):
             raise self._failed(k, RESET, "reset did not return (observation, info); wrap an old gym env first")
         self._put(self.slab.obs, k, answer[0], RESET)
         if self._floats and not np.isfinite(self.slab.obs[k]).all():
             raise self._failed(k, RESET, _where_not_finite(self.slab.obs[k]))
         self._take_info(k, answer[1], final[""] if final else {}, RESET)
+
+    def _begun_already(self, k: int, seed: int | None, more: dict) -> Any:
+        """What the reset in `make` answered, if it is the very one that is asked for now."""
+        if self._begun is None or self._begun[0] != k:
+            return None
+        (_, begun_seed, answer), self._begun = self._begun, None
+        return answer if seed is not None and seed == begun_seed and not more else None
 
     def _env(self, k: int) -> gym.Env:
         env = self.envs[k]
@@ -325,7 +341,8 @@ class Singles:
     def _put(self, where: np.ndarray, k: int, obs: Any, phase: int) -> None:
         """Write an observation after a closer look."""
         try:
-            found = np.asarray(obs, self._dtype if isinstance(obs, int) else None)
+            plain = isinstance(obs, int | float | list | tuple)  # has no dtype of its own
+            found = np.asarray(obs, self._dtype if plain else None)
         except (TypeError, ValueError, OverflowError) as error:
             raise self._failed(k, phase, f"the observation {_shown(obs)} is no array: {error}") from None
         if found.shape != self._shape:
@@ -361,6 +378,8 @@ class Singles:
         if not self._floats or np.isfinite(new).all():
             return []
         bad = [k for k in places if not np.isfinite(self.slab.obs[k]).all() and self.envs[k] is not None]
+        for k in bad:
+            self._steps[k] -= 1  # the step was not finished after all
         return [self._broken(k, self._failed(k, STEP, _where_not_finite(self.slab.obs[k]))) for k in bad]
 
     def _failed(self, k: int, phase: int, what: str, trace: str = "") -> EnvFailed:
@@ -376,10 +395,16 @@ class Singles:
     def _broken(self, k: int, failed: EnvFailed) -> Failure:
         """Let a failed env go; its place is empty until the next reset."""
         env, self.envs[k] = self.envs[k], None
+        if self.slab is not None:
+            self.slab.obs[k] = 0
         _close_quietly(env)
-        if self._floats:
-            self.slab.obs[k] = 0.0  # type: ignore[union-attr]
         return failed.failure
+
+    def bad_info(self, env: int, during: str, error: Exception) -> Failure:
+        """What is to be said of an env whose info cannot leave this process."""
+        k, phase = self.ids.index(env), next(phase for phase, name in PHASES.items() if name == during)
+        self._steps[k] = max(0, self._steps[k] - 1)  # the step was not finished after all
+        return self._failed(k, phase, f"its info cannot be pickled: {type(error).__name__}: {error}").failure
 
     def close(self) -> None:
         """Close all envs."""

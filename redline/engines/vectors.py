@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from redline.engines.crew import Crew
-from redline.engines.faults import EnvTrouble, Faults, Supervisor
+from redline.engines.faults import EnvFailed, Faults, Supervisor
 from redline.engines.slots import Report, Singles, Slab, Spaces, Spec
 from redline.errors import RedlineError
 from redline.timing.workers import WorkerTimes
@@ -28,16 +29,22 @@ class _Together(VectorEnv):
         first_seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1) if seed is None else seed
         self.num_envs = num_envs
         self.supervisor = Supervisor(faults, num_envs, first_seed)
-        self._copy, self._closed = copy, False
-        self._begun = False
+        self._copy, self._begun = copy, False
+        self._first_action = 0
+        self.closed = True  # until there is something to close
 
     def _know(self, spaces: Spaces, slab: Slab) -> None:
         self.spaces, self.slab = spaces, slab
         self.single_observation_space, self.single_action_space = spaces.observation, spaces.action
         self.observation_space = batch_space(spaces.observation, self.num_envs)
         self.action_space = batch_space(spaces.action, self.num_envs)
+        if self._copy and isinstance(spaces.action, Discrete):  # our own policies count actions from 0
+            self._first_action = int(spaces.action.start)
+        self.closed = False
 
     def _seeds(self, seed: int | list[int | None] | None) -> list[int | None] | None:
+        if self.closed:
+            raise RedlineError("These envs are closed. Make new ones.")
         if seed is None:
             return None
         if isinstance(seed, int | np.integer):
@@ -54,14 +61,18 @@ class _Together(VectorEnv):
         return seeds
 
     def _take_actions(self, actions: np.ndarray) -> None:
+        if self.closed:
+            raise RedlineError("These envs are closed. Make new ones.")
         if not self._begun:
             raise RedlineError("There is no episode to play a step of. Call reset first.")
         actions = np.asarray(actions)
+        if not np.can_cast(actions.dtype, self.slab.actions.dtype, "same_kind"):
+            raise RedlineError(f"Actions of dtype {actions.dtype} do not fit: pass dtype {self.slab.actions.dtype}.")
         if actions.shape != self.slab.actions.shape:
             raise RedlineError(
                 f"Actions of shape {actions.shape} do not fit {self.num_envs} envs: pass shape {self.slab.actions.shape}."
             )
-        self.slab.actions[:] = actions
+        self.slab.actions[:] = actions - self._first_action if self._first_action else actions
 
     def _first(self, infos: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
         self._begun = True
@@ -123,42 +134,43 @@ class SerialVectorEnv(_Together):
     ) -> None:
         super().__init__(num_envs, faults, seed, copy)
         self._slots = Singles(spec, range(num_envs), infos=infos)
-        spaces = self._made(self._slots, seed)
+        spaces = self._made(self._slots)
         slab = Slab.local(spaces, num_envs)
         self._slots.use(slab, spaces)
         self._know(spaces, slab)
         self.times = WorkerTimes(1)
 
-    def _made(self, slots: Singles, seed: int | None) -> Spaces:
-        from redline.engines.faults import EnvFailed
-
+    def _made(self, slots: Singles) -> Spaces:
         while True:
+            first = self._alive()[0]
             try:
-                return slots.make(self.supervisor.seeds[0] if seed is not None else None)
+                return slots.make(self.supervisor.seeds[first], first)
             except EnvFailed as failed:
-                if not self.supervisor.decide(failed.failure, [0], 0):
-                    raise EnvTrouble(f"{failed}. The spaces of the envs are not known without it.") from None
+                self.supervisor.decide(failed.failure, [first], 0)
+
+    def _alive(self) -> list[int]:
+        return np.flatnonzero(~self.supervisor.dropped).tolist()
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin new episodes in all envs; env `i` gets seed `seed + i`."""
-        seeds = self._seeds(seed) or [None] * self.num_envs
-        report = self._slots.reset(range(self.num_envs), seeds, options)
-        self._mend(report, 0)
+        seeds, alive = self._seeds(seed) or [None] * self.num_envs, self._alive()
+        report = self._slots.reset(alive, [seeds[i] for i in alive], options)
+        self._mend(report)
         return self._first(self._gathered([report]))
 
     def step(self, actions: np.ndarray) -> tuple[Any, ...]:
         """Play one step in every env."""
         self._take_actions(actions)
-        report = self._slots.step(np.flatnonzero(~self.supervisor.dropped).tolist())
+        report = self._slots.step(self._alive())
         self.times.add(0, report.times)
-        lost = [failure.env for failure in report.failures]
-        self._mend(report, 1)
+        lost = [failure.env for failure in report.failures if failure.lost]
+        self._mend(report)
         return self._result(lost, {}, self._gathered([report]))
 
-    def _mend(self, report: Report, lost: int) -> None:
+    def _mend(self, report: Report) -> None:
         while report.failures:
-            alive = [i for each in report.failures for i in self.supervisor.decide(each, [each.env], lost)]
-            report, lost = self._slots.reset(alive, [self.supervisor.seeds[i] for i in alive]), 0
+            alive = [i for each in report.failures for i in self.supervisor.decide(each, [each.env], each.lost)]
+            report = self._slots.reset(alive, [self.supervisor.seeds[i] for i in alive])
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the envs."""

@@ -96,11 +96,12 @@ def with_query(name: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]
         key, equals, value = part.partition("=")
         if not key or not equals:
             raise RedlineError(f"{part!r} behind {name!r} is not an option. Write {name}?option=value&other=value.")
-        given[key] = _parsed(value)
+        given[key] = parse_value(value)
     return name, {**given, **options}
 
 
-def _parsed(text: str) -> Any:
+def parse_value(text: str) -> Any:
+    """A value as it is written behind a name: a number, true, false, null, a JSON list, or a word."""
     try:
         return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
     except ValueError:

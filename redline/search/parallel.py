@@ -9,8 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import signal
-import socket
 import threading
 import traceback
 from collections import Counter, deque
@@ -21,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redline.errors import RedlineError, unknown
 from redline.files import warn_on_stderr
+from redline.on_ray import connect
 from redline.processes import end_with_parent, environment, how_it_ended, sigint_blocked
 from redline.threads import ONE_THREAD
 
@@ -31,7 +30,6 @@ Handle = TypeVar("Handle")
 RUNNERS = ("here", "processes", "ray")
 ATTEMPTS = 3
 """How often a task is run before we believe that it is the task that kills its workers."""
-CONNECT_SECONDS = 5.0
 
 
 class Runner(Protocol):
@@ -276,15 +274,8 @@ class OnRay:
     """
 
     def __init__(self, workers: int, address: str | None = None) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise RedlineError("The ray runner needs Ray: pip install 'redline[ray]'.") from error
-        self._ray: Any = ray
+        self._ray, self._ours = connect(workers, address)
         self._num_workers = workers
-        self._ours = not ray.is_initialized()
-        if self._ours:
-            _connect(ray, workers, address)
         # Ray's own retries are silent, so the retries are ours: they are counted and reported as for processes.
         options = {"num_cpus": 1, "max_retries": 0, "runtime_env": {"env_vars": ONE_THREAD}}
         self._attempt = self._ray.remote(**options)(attempt)
@@ -320,31 +311,3 @@ class OnRay:
         """Have Ray kill the workers that are at it."""
         for handle in handles:
             self._ray.cancel(handle, force=True)
-
-
-def _connect(ray: Any, workers: int, address: str | None) -> None:
-    """Join the cluster at `address`, or start one here. Prints nothing, and leaves our handling of SIGTERM as it was."""
-    quiet = {"log_to_driver": False, "logging_level": "error"}
-    on_sigterm = signal.getsignal(signal.SIGTERM)
-    try:
-        if address is None:
-            ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
-        else:
-            _knock(address)
-            ray.init(address=address, **quiet)
-    except (OSError, ValueError, RuntimeError) as error:
-        where = f"at {address!r} " if address else ""
-        reason = str(error).strip().split("\n")[0]
-        raise RedlineError(
-            f"No Ray cluster {where}could be reached ({reason}). Try 'auto', host:port, or none."
-        ) from error
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_sigterm)
-
-
-def _knock(address: str) -> None:
-    """Fails within seconds where nobody listens; Ray itself would try for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
