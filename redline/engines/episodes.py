@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from redline.engines.faults import Death, EnvFailed, EnvTrouble, Failure, Supervisor
-from redline.engines.slots import Singles, Slab, Spaces, Spec, Status, Times
+from redline.engines.slots import Report, Singles, Slab, Spaces, Spec, Status, Times
 from redline.errors import RedlineError
-from redline.rollout import Acting, Rollout, join
+from redline.rollout import Acting, Decision, Rollout, join
 from redline.timing.stopwatch import Stopwatch
 from redline.timing.workers import WorkerTimes
 
@@ -40,6 +40,7 @@ class Task(NamedTuple):
     num_envs: int
     num_steps: int
     policy: bytes
+    events: bool = False  # whether to tell when everything was done
 
 
 class Harvest(NamedTuple):
@@ -49,6 +50,8 @@ class Harvest(NamedTuple):
     ids: tuple[int, ...]
     failures: list[Failure]
     times: Times
+    spans: dict[str, int] = {}  # nanoseconds of what was done besides stepping envs
+    events: tuple[tuple[str, int, int], ...] = ()  # name, start and duration, where they were asked for
 
 
 class Host:
@@ -117,10 +120,11 @@ class _Group:
         columns = [k for k in places if int(self._ids[k]) not in broken]
         if not columns:
             return Harvest(None, (), failures, report.times)
-        playing = _Playing(self, columns, task.num_steps)
+        playing = _Playing(self, columns, task.num_steps, task.events)
         rollout = playing.run()
         ids = tuple(int(self._ids[k]) for k in columns)
-        return Harvest(rollout, ids, failures + playing.failures, _sum(report.times, playing.times))
+        times = _sum(report.times, playing.times)
+        return Harvest(rollout, ids, failures + playing.failures, times, playing.spans(), tuple(playing.events))
 
     def _take_policy(self, task: Task) -> None:
         policy = pickle.loads(task.policy)
@@ -133,7 +137,7 @@ class _Group:
 class _Playing:
     """One task under way: columns fill step by step and leave when they are long enough and an episode ends."""
 
-    def __init__(self, group: _Group, columns: list[int], num_steps: int) -> None:
+    def __init__(self, group: _Group, columns: list[int], num_steps: int, events: bool) -> None:
         self._group, self._slots, self._actor = group, group._slots, group._actor
         self._columns, self._num_steps, self._most = columns, num_steps, LONGEST * num_steps
         self._written: list[tuple[Any, ...]] = []
@@ -141,15 +145,28 @@ class _Playing:
         self._ends = dict.fromkeys(columns, -1)  # last step of a column that ends an episode
         self.failures: list[Failure] = []
         self.times = Times(0, 0, 0)
+        self.events: list[tuple[str, int, int]] = []
+        self._watch, self._tell = Stopwatch(), events
+        if events:
+            self._watch.events = lambda path, start, spent: self.events.append((path[-1], start, spent))
+        self._actor.watch = self._watch
+
+    def spans(self) -> dict[str, int]:
+        """Nanoseconds of what was done besides stepping envs."""
+        return {
+            path[0]: round(spent * 1e9) for path, spent in self._watch.breakdown().seconds.items() if len(path) == 1
+        }
 
     def run(self) -> Rollout:
         """Play until every column is done."""
         active, t = list(self._columns), 0
-        self._actor.begin(self._num_steps)
+        with self._watch.span("forward"):
+            self._actor.begin(self._num_steps)
         while active and t < self._most:
             active = self._step(t, active)
             t += 1
-        return self._rollout(active)
+        with self._watch.span("record"):
+            return self._rollout(active)
 
     def _step(self, t: int, active: list[int]) -> list[int]:
         slots, group = self._slots, self._group
@@ -161,6 +178,15 @@ class _Playing:
         slab.actions[active] = decision.actions
         report = slots.step(active)
         self.times = _sum(self.times, report.times)
+        if self._tell:
+            self.events += _events_of(report.times)
+        with self._watch.span("record"):
+            return self._note(t, active, decision, report)
+
+    def _note(self, t: int, active: list[int], decision: Decision, report: Report) -> list[int]:
+        """Write down what came of a step. Returns the columns that go on."""
+        slab, group = self._slots.slab, self._group
+        assert slab is not None
         lost = {failure.env for failure in report.failures if failure.lost}
         gone = {failure.env for failure in report.failures}
         self.failures += report.failures
@@ -224,6 +250,11 @@ class _Playing:
             if first < len(held):
                 gaps.append((j, first, len(held) - 1))
         return gaps
+
+
+def _events_of(times: Times) -> list[tuple[str, int, int]]:
+    resets = [("reset", times.began + times.step, times.reset)] if times.reset else []
+    return [("step", times.began, times.step), *resets]
 
 
 def _sum(one: Times, other: Times) -> Times:
@@ -302,12 +333,16 @@ class Episodes:
             for group in range(len(self._groups)):
                 self._submit(group, "play", blob, num_steps)
         harvests: list[Harvest] = []
+        waited_before = watch.seconds_in("wait")
         while self._jobs:
             with watch.span("wait"):
                 taken = self._take(None)
             with watch.span("record"):
                 for job, answer in taken:
                     self._receive(job, answer, harvests)
+        waited = watch.seconds_in("wait") - waited_before
+        with watch.span("wait"):
+            self.times.credit(watch, waited)
         with watch.span("record"):
             return self._joined(harvests)
 
@@ -320,7 +355,8 @@ class Episodes:
         if not chosen:
             return
         seeds = {i: self.supervisor.seeds[i] for i in self._fresh[group] if i in chosen}
-        task = Task(group, ids, seeds, chosen, self.num_envs, num_steps, policy)
+        tell = self.times.trace is not None
+        task = Task(group, ids, seeds, chosen, self.num_envs, num_steps, policy, tell)
         worker = self._home[group]
         handle = self.staff.submit(worker, call, task)
         self._jobs[handle] = _Job(worker, group, task)
@@ -357,6 +393,7 @@ class Episodes:
             self._mend(job, answer, lost=None)
             return
         self.times.add(job.worker, answer.times)
+        self.times.add_spans(job.worker, answer.spans, answer.events)
         self.supervisor.saw(answer.times.slowest * 1e-9)
         self._fresh[job.group] -= set(answer.ids)
         if answer.rollout is not None:

@@ -11,6 +11,7 @@ from redline.engines.tally import Tally
 from redline.errors import RedlineError
 from redline.rollout import Acting, Outcome, Rollout
 from redline.timing.stopwatch import Stopwatch
+from redline.timing.workers import WorkerTimes
 
 
 class Lockstep:
@@ -25,6 +26,8 @@ class Lockstep:
         self._obs, infos = env.reset(seed=seed)
         self._masks = _masks_in(infos)
         self._tally = Tally(env.num_envs)
+        self._times: WorkerTimes | None = getattr(env, "times", None)
+        self._stepping = "wait" if getattr(env, "remote", False) else "env"
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
@@ -35,8 +38,10 @@ class Lockstep:
         for t in range(num_steps):
             with watch.span("policy"):
                 decision = policy.act(self._obs, self._masks)
-            with watch.span("env"):
+            with watch.span(self._stepping):
                 outcome = Outcome(*self.env.step(decision.actions))
+                if self._times is not None:
+                    self._times.credit(watch)
             with watch.span("record"):
                 rollout.write(t, decision, outcome)
                 lost = outcome.infos.get("lost")

@@ -37,13 +37,16 @@ class Ready:
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
         course = _Course(num_steps, self.num_envs, policy.version)
+        waited_before = watch.seconds_in("wait")
         with watch.span("policy"):
             policy.begin(num_steps)
         for i in np.flatnonzero(self.supervisor.dropped):
             course.leave(int(i))
         while not course.over:
-            waiting = np.flatnonzero(self._has_obs & (course.t < num_steps))
-            if len(waiting) and len(waiting) >= self._enough(course):
+            with watch.span("record"):
+                waiting = np.flatnonzero(self._has_obs & (course.t < num_steps))
+                enough = len(waiting) > 0 and len(waiting) >= self._enough(course)
+            if enough:
                 with watch.span("policy"):
                     self._act(policy, course, waiting)
             else:
@@ -58,6 +61,9 @@ class Ready:
         with watch.span("policy"):
             course.rollout.link_values(policy.value(self.slab.obs))
             course.rollout.observations, course.rollout.masks = policy.observations()
+        waited = watch.seconds_in("wait") - waited_before
+        with watch.span("wait"):
+            self.times.credit(watch, waited)
         with watch.span("record"):
             return course.finished()
 

@@ -125,6 +125,7 @@ class Times(NamedTuple):
     step: int
     reset: int
     slowest: int  # of the single steps and resets
+    began: int = 0  # on the clock that all processes share
 
 
 class Report(NamedTuple):
@@ -233,7 +234,7 @@ class Singles:
                 failures.append(self._broken(k, failed))
             slowest = max(slowest, time.monotonic_ns() - begun)
         ended = self.status.idle()
-        return Report(Times(0, ended - started, slowest), failures, {}, self._extras)
+        return Report(Times(0, ended - started, slowest, started), failures, {}, self._extras)
 
     def step(self, places: Sequence[int]) -> Report:
         """Play one step in some of the envs, with the actions of the slab. Ended episodes begin again at once."""
@@ -255,7 +256,7 @@ class Singles:
             slowest, before = max(slowest, now - before), now
         failures += self._not_finite(places)
         total = status.idle() - started
-        return Report(Times(total - reset_ns, reset_ns, slowest), failures, {}, self._extras)
+        return Report(Times(total - reset_ns, reset_ns, slowest, started), failures, {}, self._extras)
 
     def _step(self, k: int) -> dict | None:
         """Play one step. Returns the info of an ended episode (with something in it), or None."""
@@ -443,7 +444,7 @@ class Batch:
         self.slab.obs[:] = obs
         self._masks(infos)
         spent = self.status.idle() - started
-        return Report(Times(0, spent, spent), [], {}, [])
+        return Report(Times(0, spent, spent, started), [], {}, [])
 
     def step(self, places: Sequence[int]) -> Report:
         """Play one step in all envs."""
@@ -454,7 +455,7 @@ class Batch:
             slab.final_obs[:] = infos["final_obs"]
         self._masks(infos)
         spent = self.status.idle() - started
-        return Report(Times(spent, 0, spent), [], infos.get("episode_metrics", {}), [])
+        return Report(Times(spent, 0, spent, started), [], infos.get("episode_metrics", {}), [])
 
     def _masks(self, infos: dict[str, Any]) -> None:
         if "action_mask" in infos:

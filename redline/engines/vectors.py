@@ -183,6 +183,8 @@ class WorkerVectorEnv(_Together):
     `transport` says how arrays travel: "shared" memory, or "pipes".
     """
 
+    remote = True  # whoever steps it waits
+
     def __init__(
         self,
         spec: Spec,

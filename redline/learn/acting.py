@@ -14,6 +14,7 @@ from redline.learn.distinct import Distinct, as_words
 from redline.rollout import Decision
 from redline.sims.rng import GOLDEN, seed_streams, unit
 from redline.sims.speed import kernel
+from redline.timing.stopwatch import Stopwatch
 
 REPEATS_WORTH_FINDING = 2.0
 """Steps per distinct observation below which looking up is given up for the rest of the run."""
@@ -94,6 +95,7 @@ class Actor:
     ) -> None:
         self.policy, self.dedup, self._deterministic = policy, dedup, deterministic
         self.version = 0
+        self.watch = Stopwatch()  # give it the trainer's, to see forward and sampling apart
         self._seed = seed
         self.streams = seed_streams(seed, num_envs)
         self._all = np.arange(num_envs)
@@ -121,20 +123,26 @@ class Actor:
 
     def act(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray | None = None) -> Decision:
         """Draw an action for every env, or for `envs` only."""
-        if self.dedup:
-            rows = places = self._rows(obs, masks)
-        else:
-            self._says.fill(0, self.policy, obs, masks)
-            places = np.arange(len(obs), dtype=np.int32)
-            rows = places + np.int32(self._acted)
-            self._store(obs, masks)
-        self._acted += len(obs)
-        actions = np.empty(len(obs), np.int64)
-        log_probs, values = np.empty(len(obs), np.float32), np.empty(len(obs), np.float32)
-        says = self._says
+        with self.watch.span("forward"):
+            if self.dedup:
+                rows = places = self._rows(obs, masks)
+            else:
+                self._says.fill(0, self.policy, obs, masks)
+                places = np.arange(len(obs), dtype=np.int32)
+                rows = places + np.int32(self._acted)
+                self._store(obs, masks)
+            self._acted += len(obs)
+        with self.watch.span("sample"):
+            return self._drawn(rows, places, self._all if envs is None else envs)
+
+    def _drawn(self, rows: np.ndarray, places: np.ndarray, envs: np.ndarray) -> Decision:
+        """One action for each of `envs`, by what the network said about the observations at `places`."""
+        says, count = self._says, len(places)
+        actions = np.empty(count, np.int64)
+        log_probs, values = np.empty(count, np.float32), np.empty(count, np.float32)
         _draw(
             says.cumulative, says.log_probs, says.values, says.visited,
-            places, self.streams, self._all if envs is None else envs, actions, log_probs, values,
+            places, self.streams, envs, actions, log_probs, values,
         )  # fmt: skip
         if self._deterministic:
             actions = says.log_probs[places].argmax(axis=1)

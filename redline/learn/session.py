@@ -90,6 +90,7 @@ class Session:
     ) -> None:
         self.run, self.trainer, self.saving = run, trainer, saving
         self.breakdown = Breakdown(0.0)
+        self._saved_at = time.monotonic()
         self._log = MetricsLog(run.metrics, resume_at_step, warn=warn)
         self._save = guarded(self._write_checkpoint, warn, "a checkpoint")
         self.write_json = guarded(run.write_json, warn, "to the run folder")
@@ -120,18 +121,25 @@ class Session:
 
     def __iter__(self) -> Iterator[Update]:
         """Train to the end."""
-        saved_at, watch = time.monotonic(), self.trainer.watch
+        watch = self.trainer.watch
         watch.lap()
-        for update in self.trainer:
+        while self.trainer.progress < 1.0:
+            update = self.update()
             with watch.span("log"):
-                self.breakdown = merge([self.breakdown, update.breakdown])
-                self._log.append(_row(update))
-                if self._events is not None:
-                    self._events_go(update)
-                if time.monotonic() - saved_at > self.saving.checkpoint_seconds:
-                    self.save()
-                    saved_at = time.monotonic()
                 yield update  # what is done with it there counts as logging, too
+
+    def update(self) -> Update:
+        """One update, logged, and a checkpoint when it is time for one."""
+        update = self.trainer.update()
+        with self.trainer.watch.span("log"):
+            self.breakdown = merge([self.breakdown, update.breakdown])
+            self._log.append(_row(update))
+            if self._events is not None:
+                self._events_go(update)
+            if time.monotonic() - self._saved_at > self.saving.checkpoint_seconds:
+                self.save()
+                self._saved_at = time.monotonic()
+        return update
 
     def save(self) -> bool:
         """Write a checkpoint now. Returns whether that worked."""
