@@ -20,6 +20,13 @@ class Overhead:
 
     watched: np.ndarray
     unwatched: np.ndarray
+    spans: float  # opened in an update
+    span_seconds: float  # what opening and closing one takes
+
+    @property
+    def by_count(self) -> float:
+        """What the spans of an update take, by their number: a share that noise does not blur."""
+        return self.spans * self.span_seconds / float(np.median(self.unwatched))
 
     @property
     def ratio(self) -> SpeedUp:
@@ -42,10 +49,25 @@ def bench_profiler(config: TrainConfig, turns: int, seconds: float, say: Callabl
         say(f"{turns} turns of {count} updates each, with and without the profiler")
         pairs = [_turn(watched, unwatched, count, flipped=bool(k % 2)) for k in range(turns)]
         first, second = zip(*pairs, strict=True)
-        return Overhead(np.array(first), np.array(second))
+        watched.watch.lap()
+        spans = sum(watched.update().breakdown.calls.values())
+        return Overhead(np.array(first), np.array(second), spans, span_seconds())
     finally:
         watched.close()
         unwatched.close()
+
+
+def span_seconds(count: int = 20_000) -> float:
+    """What opening and closing a span takes, inside another: the best of several tries."""
+    watch, best = Stopwatch(), float("inf")
+    with watch.span("outer"):
+        for _ in range(7):
+            started = time.perf_counter()
+            for _ in range(count):
+                with watch.span("inner"):
+                    pass
+            best = min(best, (time.perf_counter() - started) / count)
+    return best
 
 
 def _updates_in(trainer: Trainer, seconds: float) -> int:

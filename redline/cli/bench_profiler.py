@@ -16,9 +16,9 @@ from redline.learn.config import TrainConfig, at_least
 class Turns:
     """Train with the profiler and without it, in turns, and say what it adds."""
 
-    turns: int = 11
+    turns: int = 41
     """Turns of each; the medians count."""
-    seconds: float = 1.0
+    seconds: float = 0.2
     """Length of a turn at least."""
 
     def __post_init__(self) -> None:
@@ -42,12 +42,13 @@ def run(arguments: list[str]) -> int:
     found = bench_profiler(config, command.measuring.turns, command.measuring.seconds, say)
     ratio, machine = found.ratio, describe_machine()
     if command.output.json:
-        facts = {
-            "overhead": found.share,
-            "low": ratio.low - 1,
-            "high": ratio.high - 1,
-            "within_noise": ratio.within_noise,
+        facts = {"overhead": found.share, "low": ratio.low - 1, "high": ratio.high - 1}
+        counted = {
+            "spans_per_update": found.spans,
+            "span_seconds": found.span_seconds,
+            "overhead_by_count": found.by_count,
         }
+        facts |= {"within_noise": ratio.within_noise, **counted}
         seconds = {"watched_seconds": found.watched.tolist(), "unwatched_seconds": found.unwatched.tolist()}
         print_json({"env": config.env, "engine": config.engine, **facts, **seconds, "machine": machine})
         return 0
@@ -57,5 +58,7 @@ def run(arguments: list[str]) -> int:
         f"{config.env}, engine {config.engine}, {command.measuring.turns} turns.",
         soft_wrap=True,
     )
+    each = f"{found.spans:,.0f} spans in an update at {found.span_seconds * 1e6:.2f} µs each"
+    out.print(f"By count: {each} are {found.by_count:.2%} of it.", soft_wrap=True)
     out.print(machine_line(machine), soft_wrap=True)
     return 0

@@ -8,15 +8,15 @@ a few milliseconds. Each answers requests over a pipe; whether the arrays travel
 from __future__ import annotations
 
 import contextlib
-import itertools
 import multiprocessing
 import os
 import pickle
 import resource
+import select
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import connection, forkserver, reduction
 from typing import Any, NamedTuple
 
@@ -24,9 +24,10 @@ import numpy as np
 
 from redline.engines.faults import Death, EnvFailed, EnvTrouble, Failure, Supervisor
 from redline.engines.memory import SharedMemory, arrays_in, num_bytes
-from redline.engines.slots import MAKE, Report, Slab, Spaces, Spec, Status, make_slots
+from redline.engines.settings import split
+from redline.engines.slots import MAKE, Report, Slab, Spaces, Spec, Status, Times, make_slots
 from redline.errors import RedlineError
-from redline.processes import end_with_parent, environment, how_it_ended, sigint_blocked
+from redline.processes import end_with_parent, environment, how_it_ended, sigint_blocked, step_back
 from redline.threads import ONE_THREAD
 
 START_SECONDS = 300.0
@@ -243,9 +244,8 @@ class Crew:
         """Answers of some of the workers that were asked: at least one."""
         found: list[tuple[Worker, Answer]] = []
         while not found:
-            asked = {worker.pipe: worker for worker in self.workers if worker.asked}
-            ready = connection.wait(list(asked), WATCH_SECONDS)
-            found = [(asked[pipe], self._answer(asked[pipe])) for pipe in ready]
+            asked = {worker.pipe.fileno(): worker for worker in self.workers if worker.asked}
+            found = [(asked[fd], self._answer(asked[fd])) for fd in _readable(asked)]
             if time.monotonic() > self._watched + WATCH_SECONDS:  # however lively the others are
                 found += self._hung([worker for worker in asked.values() if worker.asked])
                 self._watched = time.monotonic()
@@ -263,6 +263,7 @@ class Crew:
             return answer
         worker.asked = 0
         report, arrays = answer
+        report = report if isinstance(report, Report) else Report(Times(*report), [], {}, [])
         if arrays is not None:
             self._take(worker, arrays)
         self.supervisor.saw(report.times.slowest * 1e-9)
@@ -328,7 +329,7 @@ class Crew:
     def _one_answer(self, worker: Worker) -> Report | Death:
         """Wait for this worker only."""
         while True:
-            ready = connection.wait([worker.pipe], WATCH_SECONDS)
+            ready = _readable([worker.pipe.fileno()])
             found = [(worker, self._answer(worker))] if ready else self._hung([worker])
             for _, answer in found:
                 assert not isinstance(answer, Progress)
@@ -380,10 +381,17 @@ class Crew:
         self._status_memory.close()
 
 
+def _readable(descriptors: Iterable[int]) -> list[int]:
+    """Those that have something to read, or nobody at the other end, after waiting a while for the first."""
+    poll = select.poll()  # made anew each time it is still far quicker than multiprocessing's own `wait`
+    for fd in descriptors:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(WATCH_SECONDS * 1000)]
+
+
 def deal(num_envs: int, num_workers: int) -> list[list[int]]:
     """Consecutive envs for each worker, as evenly as can be."""
-    edges = np.linspace(0, num_envs, num_workers + 1).round().astype(int)
-    return [list(range(first, last)) for first, last in itertools.pairwise(edges)]
+    return [list(ids) for ids in split(range(num_envs), num_workers)]
 
 
 def require_files(num_workers: int) -> None:
@@ -460,6 +468,7 @@ def end_with_main() -> None:
     it ends. They have inherited that descriptor: one that hangs would keep the server alive, and so itself.
     """
     end_with_parent()
+    step_back()
     server: Any = forkserver._forkserver
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)
@@ -570,7 +579,10 @@ class _Answering:
 
     def _answer(self, during: str, report: Report) -> None:
         arrays = tuple(self.slots.slab)[:6] if self.send_arrays else None
-        self.pipe.send((self._packed(during, report) if report.infos else report, arrays))
+        if not report.failures and not report.extras and not report.infos:  # nothing but times, as nearly always
+            self.pipe.send((tuple(report.times), arrays))
+        else:
+            self.pipe.send((self._packed(during, report) if report.infos else report, arrays))
 
     def _packed(self, during: str, report: Report) -> Report:
         """The report with every info pickled by itself; an env whose info cannot be pickled has failed."""

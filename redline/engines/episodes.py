@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from redline.engines.faults import Death, EnvFailed, EnvTrouble, Failure, Supervisor
+from redline.engines.settings import split
 from redline.engines.slots import Report, Singles, Slab, Spaces, Spec, Status, Times
 from redline.errors import RedlineError
 from redline.rollout import Acting, Decision, Rollout, join
@@ -297,9 +298,9 @@ class Episodes:
 
     def __init__(self, staff: Staff, num_envs: int, supervisor: Supervisor, group_size: int = GROUP_SIZE) -> None:
         self.staff, self.supervisor, self.num_envs = staff, supervisor, num_envs
-        size = min(group_size, -(-num_envs // staff.num_workers))
-        self._groups = [tuple(range(first, min(first + size, num_envs))) for first in range(0, num_envs, size)]
-        self._home = [g % staff.num_workers for g in range(len(self._groups))]
+        shares = [split(ids, -(-len(ids) // group_size)) for ids in split(range(num_envs), staff.num_workers)]
+        self._groups = [tuple(ids) for share in shares for ids in share]
+        self._home = [worker for worker, share in enumerate(shares) for _ in share]
         self._fresh = [set(ids) for ids in self._groups]  # envs that must begin from a seed
         self._jobs: dict[Any, _Job] = {}
         self.times = WorkerTimes(staff.num_workers)

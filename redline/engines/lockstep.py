@@ -33,16 +33,17 @@ class Lockstep:
         """`num_steps` steps of every env under fixed weights."""
         rollout = Rollout.empty(num_steps, self.env.num_envs, policy.version)
         self._tally.begin()
-        with watch.span("policy"):
+        acting, stepping, recording = watch.span("policy"), watch.span(self._stepping), watch.span("record")
+        with acting:
             policy.begin(num_steps)
         for t in range(num_steps):
-            with watch.span("policy"):
+            with acting:
                 decision = policy.act(self._obs, self._masks)
-            with watch.span(self._stepping):
+            with stepping:
                 outcome = Outcome(*self.env.step(decision.actions))
                 if self._times is not None:
                     self._times.credit(watch)
-            with watch.span("record"):
+            with recording:
                 rollout.write(t, decision, outcome)
                 lost = outcome.infos.get("lost")
                 self._tally.step(t, outcome, lost)
@@ -51,13 +52,13 @@ class Lockstep:
                     rollout.forget(self._tally.forget(t, lost))
                     cut &= ~lost
             if cut.any():  # these episodes would have gone on without us
-                with watch.span("policy"):
+                with acting:
                     rollout.next_values[t, cut] = policy.value(outcome.final_obs(cut))
             self._obs, self._masks = outcome.obs, _masks_in(outcome.infos)
-        with watch.span("policy"):
+        with acting:
             rollout.link_values(policy.value(self._obs))
             rollout.observations, rollout.masks = policy.observations()
-        with watch.span("record"):
+        with recording:
             self._tally.write(rollout)
         return rollout
 

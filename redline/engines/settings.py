@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from redline.engines.faults import Faults
@@ -34,6 +36,12 @@ class Collecting:
     def num_workers(self, num_envs: int) -> int:
         """Workers for that many envs."""
         return min(self.workers or cores(), num_envs)
+
+
+def split(ids: Sequence[int], count: int) -> list[Sequence[int]]:
+    """Consecutive parts, as even as can be."""
+    edges = [round(k * len(ids) / count) for k in range(count + 1)]
+    return [ids[first:last] for first, last in itertools.pairwise(edges)]
 
 
 def worker_plan(num_workers: int, num_envs: int) -> str:

@@ -195,6 +195,7 @@ class Singles:
         self.spaces: Spaces | None = None
         self._extras: list[tuple[int, dict, dict]] = []
         self._first_action: int | None = None
+        self._wants_info = False
         self._begun: tuple[int, int | None, Any] | None = None  # the first reset of all, until it is asked for
 
     def make(self, seed: int | None, k: int = 0) -> Spaces:
@@ -218,6 +219,7 @@ class Singles:
         self._floats = self._dtype.kind == "f"
         space = spaces.action
         self._first_action = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
+        self._wants_info = spaces.masked or self._keep_infos
 
     def reset(self, places: Sequence[int], seeds: Sequence[int | None], options: dict | None = None) -> Report:
         """Begin new episodes in some of the envs."""
@@ -241,11 +243,12 @@ class Singles:
         status, failures, reset_ns, slowest = self.status, [], 0, 0
         self._extras = []
         started = before = time.monotonic_ns()
-        for k in places:
+        actions = self._actions(places)
+        for k, action in zip(places, actions, strict=True):
             if self.envs[k] is None:  # dropped
                 continue
             try:
-                ended = self._step(k)
+                ended = self._step(k, action, before)
                 if ended:
                     now = time.monotonic_ns()
                     self._begin(k, None, None, final=ended)
@@ -258,17 +261,22 @@ class Singles:
         total = status.idle() - started
         return Report(Times(total - reset_ns, reset_ns, slowest, started), failures, {}, self._extras)
 
-    def _step(self, k: int) -> dict | None:
-        """Play one step. Returns the info of an ended episode (with something in it), or None."""
+    def _actions(self, places: Sequence[int]) -> list[Any]:
+        """The actions as envs want them: plain numbers where they are discrete, arrays of their own where not."""
+        assert self.slab is not None
+        chosen = self.slab.actions[list(places)]  # a copy
+        first = self._first_action
+        if first is None:
+            return list(chosen)
+        return chosen.tolist() if first == 0 else (chosen + first).tolist()
+
+    def _step(self, k: int, action: Any, now: int) -> dict | None:
+        """Play one step, at time `now`. Returns the info of an ended episode (with something in it), or None."""
         slab, env = self.slab, self.envs[k]
         assert slab is not None and env is not None
-        action: Any = slab.actions[k]
-        if self._first_action is not None:
-            action = int(action) + self._first_action
-            self.status.at(self.ids[k], STEP, self._steps[k], action)
-        else:
-            self.status.at(self.ids[k], STEP, self._steps[k])
-            action = action.copy() if isinstance(action, np.ndarray) else action
+        cells = self.status.cells  # as in `Status.at`, which would cost as much again as a call
+        cells[0], cells[2], cells[4], cells[1] = self.ids[k], self._steps[k], STEP, now
+        cells[3] = NO_ACTION if self._first_action is None else action
         try:
             answer = env.step(action)
         except (Exception, SystemExit) as error:
@@ -281,14 +289,17 @@ class Singles:
         else:
             self._put(slab.obs, k, obs, STEP)
         slab.rewards[k] = self._reward(k, reward)
-        slab.terminated[k], slab.truncated[k] = self._flag(k, terminated), self._flag(k, truncated)
+        if terminated is not False or truncated is not False:
+            terminated, truncated = self._flag(k, terminated), self._flag(k, truncated)
+        slab.terminated[k], slab.truncated[k] = terminated, truncated
         if terminated or truncated:
             slab.final_obs[k] = slab.obs[k]
             if self._floats and not np.isfinite(slab.final_obs[k]).all():
                 raise self._failed(k, STEP, _where_not_finite(slab.final_obs[k]))
             return {"": info}
         self._steps[k] += 1
-        self._take_info(k, info, {}, STEP)
+        if self._wants_info:
+            self._take_info(k, info, {}, STEP)
         return None
 
     def _begin(self, k: int, seed: int | None, options: dict | None, final: dict | None) -> None:
