@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: train test lint bench clean help
+.PHONY: train test lint bench soak clean help
 .DEFAULT_GOAL := help
 
 train: $(VENV)/.installed ## train a CAGE-2 defender (half a minute), score it, write its report
@@ -21,6 +21,9 @@ lint: $(VENV)/.installed-dev ## check style and types
 bench: $(VENV)/.installed-dev ## measure the simulator and the training beside its peers (leave the machine alone meanwhile)
 	$(BIN)/redline bench sim cage2
 	$(BIN)/redline bench train cage2
+
+soak: $(VENV)/.installed-dev ## train for 10 minutes while something fails every few seconds, then count what is left
+	$(BIN)/python -m tests.soak
 
 clean: ## remove the virtual environment, caches and build products; runs/ stays
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,9 +9,10 @@ from redline.threads import wait_politely
 from redline.version import __version__
 
 if TYPE_CHECKING:
+    from redline.engines import vector
     from redline.envs import make_env
 
-__all__ = ["RedlineError", "__version__", "make_env"]
+__all__ = ["RedlineError", "__version__", "make_env", "vector"]
 
 wait_politely()
 
@@ -22,4 +23,8 @@ def __getattr__(name: str) -> Any:
         from redline.envs import make_env
 
         return make_env
+    if name == "vector":
+        from redline.engines import vector
+
+        return vector
     raise AttributeError(f"module 'redline' has no attribute {name!r}")

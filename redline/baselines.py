@@ -75,13 +75,15 @@ def make_baseline(name: str, seed: int, env: Cage2VectorEnv) -> Scripted:
 class Scripted:
     """A rule in the place of a policy."""
 
+    version = 0
+
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
 
     def begin(self, num_steps: int) -> None:
         """Rules remember nothing."""
 
-    def act(self, obs: np.ndarray, masks: np.ndarray | None) -> Decision:
+    def act(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray | None = None) -> Decision:
         """What the rule does."""
         none = np.zeros(len(obs), np.float32)
         return Decision(self._rule(obs), none, none, np.zeros(len(obs), np.int32))
@@ -89,6 +91,10 @@ class Scripted:
     def value(self, obs: np.ndarray) -> np.ndarray:
         """A rule expects nothing."""
         return np.zeros(len(obs), np.float32)
+
+    def portable(self) -> Scripted:
+        """A rule is at home everywhere."""
+        return self
 
     def observations(self) -> tuple[np.ndarray, np.ndarray | None]:
         """A rule keeps nothing."""

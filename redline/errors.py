@@ -11,6 +11,8 @@ MOST_NAMES = 12
 class RedlineError(Exception):
     """Something the user can put right: the command line prints it as one line and exits with code 2."""
 
+    exit_code = 2
+
 
 def unknown(what: str, given: str, known: Iterable[str]) -> RedlineError:
     """The error for a name that does not exist, with the nearest one that does."""

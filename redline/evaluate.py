@@ -13,6 +13,7 @@ import torch
 from gymnasium.vector import VectorEnv
 
 from redline.baselines import make_baseline
+from redline.engines import ENGINES, vector
 from redline.envs import make_env
 from redline.envs.cage2 import Cage2VectorEnv
 from redline.errors import RedlineError
@@ -107,7 +108,7 @@ def play(env: VectorEnv, policy: Acting, episodes: int, seed: int) -> np.ndarray
         masks, running, step = infos.get("action_mask"), running + rewards, step + 1
         ended = terminated | truncated
         if ended.any():
-            counted = ended & (quota > 0)
+            counted = ended & (quota > 0) & ~infos.get("lost", np.False_)
             returns.append(running[counted])
             quota[counted] -= 1
             running[ended] = 0.0
@@ -150,9 +151,14 @@ def _returns(policy: Policy | str, scenario: Scenario, episodes: int, seed: int,
 
 
 def evaluate_env(trained: Trained, episodes: int, seed: int, deterministic: bool) -> np.ndarray:
-    """Episode returns of a policy in the env it was trained on."""
+    """Episode returns of a policy in the env it was trained on, played where it was trained: here, or in workers."""
+    config = trained.config
     num_envs = min(episodes, 64)
-    env = make_env(trained.config.env, num_envs, **trained.config.env_options)
+    workers = ENGINES[config.engine].workers if config.engine in ENGINES else False
+    env = vector(
+        config.env, num_envs, "shared" if workers else "vector",
+        workers=config.collecting.workers, seed=seed, faults=config.collecting.faults, infos=False, **config.env_options,
+    )  # fmt: skip
     try:
         return play(env, Actor(trained.policy, num_envs, seed, False, deterministic), episodes, seed)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -35,11 +36,18 @@ class Outcome(NamedTuple):
 class Acting(Protocol):
     """The face a policy shows an engine. Weights are fixed between `begin` and the end of a collect."""
 
+    @property
+    def version(self) -> int:
+        """Which weights these are: it grows with every update."""
+
     def begin(self, num_steps: int) -> None:
         """A collect of `num_steps` starts."""
 
-    def act(self, obs: np.ndarray, masks: np.ndarray | None) -> Decision:
-        """Draw an action for every env. `masks` [N, actions] is true where an action is allowed."""
+    def act(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray | None = None) -> Decision:
+        """Draw an action for every env, or for `envs` only. `masks` [n, actions] is true where an action is allowed."""
+
+    def portable(self) -> Any:
+        """The same policy as something that can be pickled; its `actor(num_envs, env, spaces)` acts in another process."""
 
     def value(self, obs: np.ndarray) -> np.ndarray:
         """State values float32 [n] of observations that need no action."""
@@ -53,6 +61,8 @@ class Rollout:
     """Experience as a struct of arrays, time first, then env.
 
     `observations` is a table and `rows` points into it: an observation that occurs many times stands there once.
+    `held` tells which cells hold a step, when not all do: columns may differ in length, and lost episodes leave holes.
+    A cell that holds none reads as a step of an ended episode, so that no credit crosses it.
     """
 
     rows: np.ndarray  # int32 [T, N]
@@ -69,6 +79,7 @@ class Rollout:
     episode_returns: np.ndarray  # float64 [episodes that ended in this rollout]
     episode_lengths: np.ndarray  # int64, likewise
     episode_metrics: dict[str, np.ndarray]  # what else the env has to say about them
+    held: np.ndarray | None = None  # bool [T, N]
 
     @classmethod
     def empty(cls, num_steps: int, num_envs: int, version: int = 0) -> Rollout:
@@ -95,7 +106,25 @@ class Rollout:
     @property
     def num_steps(self) -> int:
         """Env steps in the rollout."""
-        return self.rows.size
+        return self.rows.size if self.held is None else int(self.held.sum())
+
+    def cells(self) -> np.ndarray:
+        """Which cells hold a step, bool [T, N]."""
+        return np.ones(self.rows.shape, np.bool_) if self.held is None else self.held
+
+    def flat(self, array: np.ndarray) -> np.ndarray:
+        """The values of an array [T, N] in the cells that hold a step, in order of time."""
+        return array.reshape(-1) if self.held is None else array[self.held]
+
+    def forget(self, cells: Iterable[tuple[int, int, int]]) -> None:
+        """Take the steps of lost episodes out: env, first and last step of each."""
+        if self.held is None:
+            self.held = np.ones(self.rows.shape, np.bool_)
+        for i, first, last in cells:
+            gone = slice(first, last + 1)
+            self.held[gone, i] = False
+            self.terminated[gone, i] = True
+            self.rewards[gone, i] = self.values[gone, i] = self.next_values[gone, i] = self.log_probs[gone, i] = 0.0
 
     def write(self, t: int, decision: Decision, outcome: Outcome) -> None:
         """Record step `t` of all envs."""
@@ -111,3 +140,35 @@ class Rollout:
         """Give every step the value of the state it led to, except where an episode was cut and that is known already."""
         following = np.concatenate([self.values[1:], last_values[None]])
         np.copyto(self.next_values, following, where=np.isnan(self.next_values))
+
+
+def join(parts: Sequence[Rollout]) -> Rollout:
+    """Rollouts of different envs side by side. Each keeps its own observations: weights that differ are not mixed."""
+    longest = max(part.rows.shape[0] for part in parts)
+    firsts = np.cumsum([0, *(len(part.observations) for part in parts)])
+    offset = [part.rows + np.int32(first) for part, first in zip(parts, firsts, strict=False)]
+    rectangular = all(part.held is None and len(part.rows) == longest for part in parts)
+    names = sorted({name for part in parts for name in part.episode_metrics})
+    return Rollout(
+        rows=_beside(offset, longest, 0),
+        actions=_beside([part.actions for part in parts], longest, 0),
+        log_probs=_beside([part.log_probs for part in parts], longest, 0.0),
+        values=_beside([part.values for part in parts], longest, 0.0),
+        next_values=_beside([part.next_values for part in parts], longest, 0.0),
+        rewards=_beside([part.rewards for part in parts], longest, 0.0),
+        terminated=_beside([part.terminated for part in parts], longest, True),
+        truncated=_beside([part.truncated for part in parts], longest, False),
+        version=np.concatenate([part.version for part in parts]),
+        observations=np.concatenate([part.observations for part in parts]),
+        masks=None if parts[0].masks is None else np.concatenate([part.masks for part in parts]),
+        episode_returns=np.concatenate([part.episode_returns for part in parts]),
+        episode_lengths=np.concatenate([part.episode_lengths for part in parts]),
+        episode_metrics={name: np.concatenate([part.episode_metrics[name] for part in parts]) for name in names},
+        held=None if rectangular else _beside([part.cells() for part in parts], longest, False),
+    )
+
+
+def _beside(arrays: list[np.ndarray], longest: int, filling: Any) -> np.ndarray:
+    """Arrays [T, n] next to each other, the shorter ones filled up."""
+    padded = [np.pad(array, ((0, longest - len(array)), (0, 0)), constant_values=filling) for array in arrays]
+    return np.concatenate(padded, axis=1)

@@ -17,6 +17,7 @@ LAYERS = [  # from the top; a module imports from its own package and from layer
     {"cli"},
     {"bench"},
     {"report"},
+    {"profiler"},
     {"search"},
     {"evaluate"},
     {"learn"},
@@ -24,10 +25,10 @@ LAYERS = [  # from the top; a module imports from its own package and from layer
     {"engines"},
     {"envs"},
     {"rollout", "timing", "sims"},
-    {"files", "threads"},
+    {"files", "threads", "processes", "on_ray"},
     {"errors", "version"},
 ]
-REEXPORTED = {"RedlineError": "errors", "__version__": "version", "make_env": "envs"}
+REEXPORTED = {"RedlineError": "errors", "__version__": "version", "make_env": "envs", "vector": "engines"}
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")  # which only re-exports
 

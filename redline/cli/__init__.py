@@ -15,20 +15,21 @@ COMMANDS = {
     "eval": "score a trained policy on the official protocol",
     "search": "find the repair order that defends best (GP-UCB over all 120)",
     "report": "write a run's report as a web page",
-    "bench": "measure: bench sim, bench train, bench search",
+    "profile": "see where the time of a training run goes, and what would make it faster",
+    "bench": "measure: bench sim, engines, train, profiler, search",
     "verify": "replay recorded episodes of the original simulator and compare every step",
     "envs": "list the envs and their options",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 0 done, 1 a check failed, 2 bad input, 130 and 143 interrupted."""
+    """Run one command. Returns the exit code: 0 done, 1 a check or an env failed, 2 bad input, 130, 143 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return _dispatch(arguments)
     except RedlineError as error:
         print(f"redline: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("redline: interrupted", file=sys.stderr)
         return 130

@@ -1,4 +1,4 @@
-"""`redline bench`: measure the simulator and the training."""
+"""`redline bench`: measure the simulator, the engines, the training and the search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from redline.learn.config import TrainConfig, at_least
 
 KINDS = {
     "sim": "how fast the simulator steps",
+    "engines": "how fast each engine collects from an env, beside its peers",
     "train": "how fast training is, end to end, beside its peers",
+    "profiler": "what watching a training run costs",
     "search": "how soon the workflow search finds a good order, beside random picks",
 }
 
@@ -56,6 +58,10 @@ class Train:
     """Turns of each contestant; the median counts."""
     peers: bool = True
     """Measure the peers, too: a CleanRL-style loop, and Stable-Baselines3 where it is installed."""
+    engines: tuple[str, ...] = ()
+    """Compare these engines instead, on any env: where sampling and training spend their time (20 envs unless said)."""
+    seconds: float = 1.0
+    """Length of a turn at least, with --engines."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -86,12 +92,20 @@ class SearchBench:
 def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        lines = "\n".join(f"  redline bench {name:<6} {about}" for name, about in KINDS.items())
+        lines = "\n".join(f"  redline bench {name:<8} {about}" for name, about in KINDS.items())
         print(f"usage: redline bench KIND ENV [options]\n\n{lines}\n\n  redline bench KIND --help   every option")
         return 0
     kind, *rest = arguments
     if kind not in KINDS:
         raise unknown("benchmark", kind, KINDS)
+    if kind == "engines" or (kind == "train" and any(each.partition("=")[0] == "--engines" for each in rest)):
+        from redline.cli import bench_engines
+
+        return bench_engines.bench_engines(rest) if kind == "engines" else bench_engines.bench_train(rest, Train)
+    if kind == "profiler":
+        from redline.cli import bench_profiler
+
+        return bench_profiler.run(rest)
     return {"sim": _bench_sim, "train": _bench_train, "search": _bench_search}[kind](rest)
 
 

@@ -16,7 +16,7 @@ from redline.cli.options import Output, parse
 
 @dataclass(frozen=True)
 class Envs:
-    """List the envs Redline ships, with their options. Any Gymnasium id with discrete actions works, too."""
+    """List the envs Redline ships, with their options, the other names that work, and the engines."""
 
     env: tyro.conf.Positional[str] = ""
     """Show this env only."""
@@ -27,7 +27,8 @@ class Envs:
 
 def run(arguments: list[str]) -> int:
     """Parse and list."""
-    from redline.envs import ENVS
+    from redline.engines import ENGINES
+    from redline.envs import ENVS, OTHERS
     from redline.errors import unknown
 
     command = parse("envs", Envs, arguments)
@@ -39,15 +40,24 @@ def run(arguments: list[str]) -> int:
         raise unknown("env", command.env, ENVS)
     chosen = {name: kind for name, kind in ENVS.items() if command.env in ("", name)}
     if command.output.json:
-        print_json({"envs": [{"name": n, "about": k.about, "options": _options(k.options)} for n, k in chosen.items()]})
+        envs = [{"name": n, "about": k.about, "options": _options(k.options)} for n, k in chosen.items()]
+        engines = [{"name": n, "about": engine.about} for n, engine in ENGINES.items()]
+        print_json({"envs": envs, "other_names": OTHERS, "engines": engines})
         return 0
     for name, kind in chosen.items():
         out.print(f"[bold]{name}[/bold]  {kind.about}", soft_wrap=True)
         for option in _options(kind.options):
             flag = f"--{option['name'].replace('_', '-')} {option['default']}"
             out.print(f"  {flag:<32} {option['about']}", soft_wrap=True, markup=False)
-    out.print("\n[bold]petri:…[/bold]  timed nets: cluster tools, job shops, PNML files; see: redline envs petri")
-    out.print("\nAny Gymnasium id with discrete actions works as well: redline train CartPole-v1", soft_wrap=True)
+    if not command.env:
+        out.print(
+            "\nOther names that work; options may stand behind a name, as in 'CartPole-v1?sutton_barto_reward=true':"
+        )
+        for name, about in OTHERS.items():
+            out.print(f"  {name:<32} {about}", soft_wrap=True, markup=False)
+        out.print("\nEngines (redline train ENV --engine E; auto tries them and takes the fastest):")
+        for name, engine in ENGINES.items():
+            out.print(f"  {name:<32} {engine.about}", soft_wrap=True, markup=False)
     return 0
 
 

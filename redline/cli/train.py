@@ -27,12 +27,12 @@ class Folder:
     """Use exactly this folder for the run instead."""
     resume: Path | None = None
     """Go on with this run (or from this checkpoint of one), with its own settings; takes no other training option."""
-    eval_episodes: int = 1000
-    """Episodes to score the result on at the end; 0 scores nothing."""
+    eval_episodes: int | None = None
+    """Episodes to score the result on at the end; 0 scores nothing. Default: 1000 with our simulators, else 100."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
-        if self.eval_episodes < 0:
+        if self.eval_episodes is not None and self.eval_episodes < 0:
             raise RedlineError(f"--eval-episodes {self.eval_episodes} cannot be played. Try 1000, or 0 for none.")
 
 
@@ -42,8 +42,8 @@ class Resume:
 
     resume: Path
     """The run folder, or one of its checkpoints."""
-    eval_episodes: int = 1000
-    """Episodes to score the result on at the end; 0 scores nothing."""
+    eval_episodes: int | None = None
+    """Episodes to score the result on at the end; 0 scores nothing. Default: 1000 with our simulators, else 100."""
 
 
 def run(arguments: list[str]) -> int:
@@ -59,32 +59,35 @@ def run(arguments: list[str]) -> int:
                 f"--resume goes on with the run's own settings, so leave out the rest. {error}"
             ) from error
         return _go(None, {}, Folder(resume=command.resume.resume, eval_episodes=command.resume.eval_episodes), command)
-    from redline.envs import ENVS
-
-    name = next((each for each in arguments if not each.startswith("-")), "cage2") if arguments else "cage2"
     parts: dict[str, type] = {"training": TrainConfig}
+    arguments, name, options = env_parts(arguments, parts)
+    command = parse("train", combine("Train", **parts, folder=Folder, saving=Saving, output=Output), arguments)
+    options |= changed_options(command, name)
+    return _go(command.training, options, command.folder, command)
+
+
+def env_parts(arguments: list[str], parts: dict[str, type]) -> tuple[list[str], str, dict[str, Any]]:
+    """The arguments with a bare env name, that name, and the options that stood behind it. Adds the env's own to `parts`."""
+    from redline.envs import ENVS, require_known, with_query
+
+    given = arguments[0] if arguments and not arguments[0].startswith("-") else "cage2"
+    name, options = with_query(given, {})
+    arguments = [name, *arguments[1:]] if arguments and arguments[0] == given else arguments
     if name in ENVS:
         parts[name] = ENVS[name].options
     elif not any(each in ("-h", "--help") for each in arguments):
-        _require_known(name)
-    command = parse("train", combine("Train", **parts, folder=Folder, saving=Saving, output=Output), arguments)
-    options = _changed(getattr(command, name)) if name in ENVS else {}
-    return _go(command.training, options, command.folder, command)
+        require_known(name)
+    return arguments, name, options
+
+
+def changed_options(command: Any, name: str) -> dict[str, Any]:
+    """The env's own options that were given."""
+    return _changed(getattr(command, name)) if hasattr(command, name) else {}
 
 
 def combine_required(name: str, **parts: type) -> type:
     """Like `combine`, for parts that have no default."""
     return dataclasses.make_dataclass(name, list(parts.items()), frozen=True)
-
-
-def _require_known(name: str) -> None:
-    import gymnasium as gym
-
-    from redline.envs import ENVS
-    from redline.errors import unknown
-
-    if name not in gym.registry and ":" not in name:
-        raise unknown("env", name, [*ENVS, *sorted(gym.registry)] if "-v" in name else [*ENVS, "CartPole-v1"])
 
 
 def _changed(options: Any) -> dict[str, Any]:
@@ -104,10 +107,12 @@ def _go(config: TrainConfig | None, env_options: dict[str, Any], folder: Folder,
         if session.trainer.progress >= 1.0:
             return _already_finished(session, output)
         started, step_before = time.monotonic(), session.trainer.step
-        interrupt = _train(session, output)
+        interrupt, trouble = _train(session, output)
         seconds = time.monotonic() - started
         saved = session.save()
         session.close()
+        if trouble:
+            raise _stopped(trouble, session, saved)
         if interrupt:
             path = shlex.quote(str(session.run.path))
             how = f"Continue with: redline train --resume {path}" if saved else "No checkpoint could be written."
@@ -155,6 +160,7 @@ def _session(
         say(f"Resuming {session.run.path} at step {session.trainer.step:,}.")
         return session
     assert config is not None
+    config = _with_engine(config, say)
     warm_up(config)
     trainer = Trainer(config)
     data = config_to_json(config)
@@ -162,25 +168,60 @@ def _session(
         Run.at(folder.run_dir, data) if folder.run_dir else Run.create(folder.runs, config.env.replace("/", "-"), data)
     )
     claims.enter_context(found.locked())
+    plan = f" ({trainer.engine.plan})" if trainer.engine.plan else ""
     say(
         f"Training on {config.env}: {config.num_envs} envs x {config.num_steps} steps an update, "
-        f"engine {config.engine}, {trainer.thread_plan}, device {trainer.device}, run {found.path}"
+        f"engine {config.engine}{plan}, {trainer.thread_plan}, device {trainer.device}, run {found.path}"
     )
     return Session.begin(found, trainer, saving, warn_on_stderr)
 
 
-def _train(session: Any, output: Output) -> Any:
-    from redline.learn.session import Interrupt
+def _with_engine(config: TrainConfig, say: Any) -> TrainConfig:
+    """The config with an engine: the one asked for, or the fastest."""
+    from redline.engines import AUTO, ENGINES
+    from redline.errors import unknown
+    from redline.learn.train import choose_engine, warm_up
 
-    with Interrupt().listening() as interrupt, Watcher(output) as watcher:
-        for update in session:
-            rate = update.steps / update.breakdown.total_seconds
-            mean = update.metrics["return"]
-            reward = "" if mean != mean else f"  return {mean:8.2f}"
-            watcher.show(update.progress, f"{short(update.step)} steps{reward}  {short(rate)} steps/s")
-            if interrupt:
-                break
-    return interrupt
+    if config.engine != AUTO:
+        if config.engine not in ENGINES:
+            raise unknown("engine", config.engine, [*ENGINES, AUTO])
+        return config
+    warm_up(config)
+    config, choice = choose_engine(config, say)
+    for trial in choice.trials:
+        rate = f"{trial.steps_per_second:>12,.0f} steps/s" if trial.steps_per_second else f"  {trial.note}"
+        say(f"  {trial.engine:<8}{rate}")
+    say(choice.why)
+    return config
+
+
+def _train(session: Any, output: Output) -> tuple[Any, RedlineError | None]:
+    """Train to the end, or until a signal or envs that cannot be mended. Returns what stopped it."""
+    from redline.engines.faults import EnvTrouble
+    from redline.learn.session import Abandoned, Interrupt
+
+    interrupt = Interrupt(may_abandon=lambda: session.trainer.collecting)
+    with interrupt.listening(), Watcher(output) as watcher:
+        try:
+            for update in session:
+                rate = update.steps / update.breakdown.total_seconds
+                mean = update.metrics["return"]
+                reward = "" if mean != mean else f"  return {mean:8.2f}"
+                watcher.show(update.progress, f"{short(update.step)} steps{reward}  {short(rate)} steps/s")
+                if interrupt:
+                    break
+        except Abandoned:
+            pass
+        except EnvTrouble as trouble:
+            return interrupt, trouble
+    return interrupt, None
+
+
+def _stopped(trouble: RedlineError, session: Any, saved: bool) -> RedlineError:
+    """The error that stopped training, with the way to go on."""
+    path = shlex.quote(str(session.run.path))
+    how = f"Go on with: redline train --resume {path}" if saved else "No checkpoint could be written."
+    return type(trouble)(f"{trouble}\nredline: stopped at step {session.trainer.step:,}. {how}")
 
 
 def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -> dict[str, Any]:
@@ -199,27 +240,38 @@ def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -
         "steps_per_second": steps / seconds if seconds else 0.0,
         "breakdown": session.breakdown.to_json(),
     }
-    if folder.eval_episodes:
+    supervisor = trainer.engine.supervisor
+    summary |= {"restarts": supervisor.restarts, "lost_episodes": supervisor.lost_episodes}
+    episodes = _eval_episodes(folder, trainer.config.env)
+    if episodes:
         trained = Trained(trainer.policy, trainer.config, run.path, trainer.step)
         if trainer.config.env == "cage2":
             scenario = scenario_of(trainer.config)
             scores = evaluate_cage2(
                 trained.policy,
                 scenario,
-                episodes=folder.eval_episodes,
+                episodes=episodes,
                 lengths=[scenario.max_steps or 100],
                 red_agents=[scenario.red_agent],
                 rule_sets=[scenario.rules],
                 seed=trainer.config.seed + 1_000_003,
             )
         else:
-            returns = evaluate_env(trained, folder.eval_episodes, trainer.config.seed + 1_000_003, False)
+            returns = evaluate_env(trained, episodes, trainer.config.seed + 1_000_003, False)
             scores = [score(returns, "", "", 0)]
         summary |= {"eval_length": scores[0].length} if trainer.config.env == "cage2" else {}
         summary |= {"mean": scores[0].mean, "stderr": scores[0].stderr, "eval_episodes": scores[0].episodes}
         session.write_json(SCORES, {"scores": as_json(scores)})
     summary["report"] = str(write_report(run))
     return summary
+
+
+def _eval_episodes(folder: Folder, env: str) -> int:
+    from redline.envs import is_simulator
+
+    if folder.eval_episodes is not None:
+        return folder.eval_episodes
+    return 1000 if is_simulator(env) else 100
 
 
 def _print_summary(session: Any, summary: dict[str, Any]) -> None:
@@ -234,6 +286,11 @@ def _print_summary(session: Any, summary: dict[str, Any]) -> None:
         f"[bold]{summary['steps_per_second']:,.0f} steps/s[/bold], learning included.",
         soft_wrap=True,
     )
+    if summary["restarts"] or summary["lost_episodes"]:
+        out.print(
+            f"Envs were restarted {summary['restarts']} times; {summary['lost_episodes']} episodes were dropped.",
+            soft_wrap=True,
+        )
     if "mean" in summary:
         length = f" of {summary['eval_length']} steps" if "eval_length" in summary else ""
         out.print(

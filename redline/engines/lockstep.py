@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from redline.engines.tally import Tally
 from redline.errors import RedlineError
 from redline.rollout import Acting, Outcome, Rollout
 from redline.timing.stopwatch import Stopwatch
+from redline.timing.workers import WorkerTimes
 
 
 class Lockstep:
@@ -23,59 +25,56 @@ class Lockstep:
         self.env = env
         self._obs, infos = env.reset(seed=seed)
         self._masks = _masks_in(infos)
-        self._returns = np.zeros(env.num_envs)
-        self._lengths = np.zeros(env.num_envs, np.int64)
+        self._tally = Tally(env.num_envs)
+        self._times: WorkerTimes | None = getattr(env, "times", None)
+        self._stepping = "wait" if getattr(env, "remote", False) else "env"
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
-        rollout = Rollout.empty(num_steps, self.env.num_envs)
-        finished: list[dict[str, np.ndarray]] = []
-        with watch.span("policy"):
+        rollout = Rollout.empty(num_steps, self.env.num_envs, policy.version)
+        self._tally.begin()
+        acting, stepping, recording = watch.span("policy"), watch.span(self._stepping), watch.span("record")
+        with acting:
             policy.begin(num_steps)
         for t in range(num_steps):
-            with watch.span("policy"):
+            with acting:
                 decision = policy.act(self._obs, self._masks)
-            with watch.span("env"):
+            with stepping:
                 outcome = Outcome(*self.env.step(decision.actions))
-            with watch.span("record"):
+                if self._times is not None:
+                    self._times.credit(watch)
+            with recording:
                 rollout.write(t, decision, outcome)
-                self._count(outcome, finished)
+                lost = outcome.infos.get("lost")
+                self._tally.step(t, outcome, lost)
                 cut = outcome.truncated & ~outcome.terminated
+                if lost is not None:
+                    rollout.forget(self._tally.forget(t, lost))
+                    cut &= ~lost
             if cut.any():  # these episodes would have gone on without us
-                with watch.span("policy"):
+                with acting:
                     rollout.next_values[t, cut] = policy.value(outcome.final_obs(cut))
             self._obs, self._masks = outcome.obs, _masks_in(outcome.infos)
-        with watch.span("policy"):
+        with acting:
             rollout.link_values(policy.value(self._obs))
             rollout.observations, rollout.masks = policy.observations()
-        if finished:
-            whole = {name: np.concatenate([each[name] for each in finished]) for name in finished[0]}
-            rollout.episode_returns, rollout.episode_lengths = whole.pop("return"), whole.pop("length")
-            rollout.episode_metrics = whole
+        with recording:
+            self._tally.write(rollout)
         return rollout
-
-    def _count(self, outcome: Outcome, finished: list[dict[str, np.ndarray]]) -> None:
-        self._returns += outcome.rewards
-        self._lengths += 1
-        ended = outcome.terminated | outcome.truncated
-        if ended.any():
-            more = {name: values[ended] for name, values in outcome.infos.get("episode_metrics", {}).items()}
-            finished.append({"return": self._returns[ended], "length": self._lengths[ended], **more})
-            self._returns[ended] = 0.0
-            self._lengths[ended] = 0
 
     def snapshot(self) -> dict[str, np.ndarray] | None:
         """Everything needed to go on from here, if the env can tell."""
-        if not hasattr(self.env, "snapshot"):
+        state = self.env.snapshot() if hasattr(self.env, "snapshot") else None
+        if state is None:
             return None
         masks = {} if self._masks is None else {"masks": self._masks.copy()}
-        return {**self.env.snapshot(), **masks, "returns": self._returns.copy(), "lengths": self._lengths.copy()}
+        return {**state, **masks, **self._tally.snapshot()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot."""
         self._obs = self.env.restore(snapshot)  # type: ignore[attr-defined]
         self._masks = snapshot.get("masks")
-        self._returns[:], self._lengths[:] = snapshot["returns"], snapshot["lengths"]
+        self._tally.restore(snapshot)
 
     def close(self) -> None:
         """Close the env."""

@@ -222,11 +222,14 @@ class Cage2Env(gym.Env[np.ndarray, np.integer]):
 
     metadata = {"render_modes": []}
 
-    def __init__(self, scenario: Scenario | None = None, *, turbo: bool = True, **options: Any) -> None:
+    def __init__(
+        self, scenario: Scenario | None = None, *, turbo: bool = True, packed: bool = False, **options: Any
+    ) -> None:
         scenario = dataclasses.replace(scenario or Scenario(), **options)
-        self.max_steps = scenario.max_steps
+        self.max_steps, self.packed = scenario.max_steps, packed
         # the batch of one never ends its episode by itself, so that the last observation stays readable
-        self._batch = Cage2VectorEnv(1, dataclasses.replace(scenario, max_steps=0), turbo=turbo)
+        self._batch = Cage2VectorEnv(1, dataclasses.replace(scenario, max_steps=0), turbo=turbo, packed=packed)
+        self.unpack, self.layout = self._batch.unpack, self._batch.layout
         self.action_space = self._batch.single_action_space
         self.observation_space = self._batch.single_observation_space
 

@@ -6,29 +6,46 @@ looked up from then on. Where observations hardly repeat, looking up is not wort
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 import numpy as np
-import torch
 
 from redline.learn.distinct import Distinct, as_words
-from redline.learn.fused import infer
-from redline.learn.policy import Policy
 from redline.rollout import Decision
 from redline.sims.rng import GOLDEN, seed_streams, unit
 from redline.sims.speed import kernel
+from redline.timing.stopwatch import Stopwatch
 
 REPEATS_WORTH_FINDING = 2.0
 """Steps per distinct observation below which looking up is given up for the rest of the run."""
 
 
+class Network(Protocol):
+    """Something that has an opinion on observations: a `Policy`, or its portable twin without torch."""
+
+    num_actions: int
+
+    def say(
+        self, observations: np.ndarray, masks: np.ndarray | None, log_probs: np.ndarray, cumulative: np.ndarray
+    ) -> np.ndarray:
+        """State values of observations; their log-probabilities and running sums of probability are written."""
+
+    def state_values(self, observations: np.ndarray) -> np.ndarray:
+        """State values float32 [n] of observations."""
+
+    def portable(self, version: int, seed: int, dedup: bool) -> Any:
+        """The same for another process."""
+
+
 @kernel
-def _draw(cumulative, log_probs, values, visited, rows, streams, actions, chosen_log_probs, chosen_values):
+def _draw(cumulative, log_probs, values, visited, rows, streams, envs, actions, chosen_log_probs, chosen_values):
     """One action per env, from its own stream: the first whose running sum exceeds a uniform draw."""
     last = cumulative.shape[1] - 1
     for i in range(len(rows)):
         row = rows[i]
         visited[row] = True
-        streams[i] += GOLDEN
-        aim = unit(streams[i]) * cumulative[row, last]
+        streams[envs[i]] += GOLDEN
+        aim = unit(streams[envs[i]]) * cumulative[row, last]
         low, high = 0, last
         while low < high:
             middle = (low + high) // 2
@@ -50,21 +67,10 @@ class _Distributions:
         self.values = np.empty(capacity, np.float32)
         self.visited = np.zeros(capacity, np.bool_)
 
-    def fill(self, first: int, policy: Policy, observations: np.ndarray, masks: np.ndarray | None) -> None:
+    def fill(self, first: int, network: Network, observations: np.ndarray, masks: np.ndarray | None) -> None:
         """Ask the network about observations and keep the answers from place `first` on."""
         part = slice(first, first + len(observations))
-        values = policy.values_of(observations)
-        allowed = None if masks is None else torch.from_numpy(masks).to(policy.device)
-        if policy.device.type == "cpu":
-            layers = policy.layers(policy.weights.data)
-            self.values[part] = infer(layers, values, allowed, self.log_probs[part], self.cumulative[part])
-            return
-        with torch.inference_mode():
-            logits, estimates = policy(values, allowed)
-            log_probs = torch.log_softmax(logits, dim=-1)
-            self.log_probs[part] = log_probs.cpu().numpy()
-            self.values[part] = estimates.cpu().numpy()
-            self.cumulative[part] = log_probs.exp().cumsum(dim=-1, dtype=torch.float64).cpu().numpy()
+        self.values[part] = network.say(observations, masks, self.log_probs[part], self.cumulative[part])
 
     def grown(self, capacity: int) -> _Distributions:
         """A copy with more room."""
@@ -85,10 +91,14 @@ class Actor:
     """
 
     def __init__(
-        self, policy: Policy, num_envs: int, seed: int, dedup: bool = True, deterministic: bool = False
+        self, policy: Network, num_envs: int, seed: int, dedup: bool = True, deterministic: bool = False
     ) -> None:
         self.policy, self.dedup, self._deterministic = policy, dedup, deterministic
+        self.version = 0
+        self.watch = Stopwatch()  # give it the trainer's, to see forward and sampling apart
+        self._seed = seed
         self.streams = seed_streams(seed, num_envs)
+        self._all = np.arange(num_envs)
         self._known: np.ndarray | None = None  # observations worth asking about before they turn up
         self._known_masks: np.ndarray | None = None
         self._distinct: Distinct | None = None
@@ -107,22 +117,32 @@ class Actor:
         if self.dedup and self._known is not None:
             self._rows(self._known, self._known_masks)
 
-    def act(self, obs: np.ndarray, masks: np.ndarray | None) -> Decision:
-        """Draw an action for every env."""
-        if self.dedup:
-            rows = places = self._rows(obs, masks)
-        else:
-            self._says.fill(0, self.policy, obs, masks)
-            places = np.arange(len(obs), dtype=np.int32)
-            rows = places + np.int32(self._acted)
-            self._store(obs, masks)
-        self._acted += len(obs)
-        actions = np.empty(len(obs), np.int64)
-        log_probs, values = np.empty(len(obs), np.float32), np.empty(len(obs), np.float32)
-        says = self._says
+    def portable(self) -> Any:
+        """The policy for another process, where every env draws from a stream of its own, too."""
+        return self.policy.portable(self.version, self._seed, self.dedup)
+
+    def act(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray | None = None) -> Decision:
+        """Draw an action for every env, or for `envs` only."""
+        with self.watch.span("forward"):
+            if self.dedup:
+                rows = places = self._rows(obs, masks)
+            else:
+                self._says.fill(0, self.policy, obs, masks)
+                places = np.arange(len(obs), dtype=np.int32)
+                rows = places + np.int32(self._acted)
+                self._store(obs, masks)
+            self._acted += len(obs)
+        with self.watch.span("sample"):
+            return self._drawn(rows, places, self._all if envs is None else envs)
+
+    def _drawn(self, rows: np.ndarray, places: np.ndarray, envs: np.ndarray) -> Decision:
+        """One action for each of `envs`, by what the network said about the observations at `places`."""
+        says, count = self._says, len(places)
+        actions = np.empty(count, np.int64)
+        log_probs, values = np.empty(count, np.float32), np.empty(count, np.float32)
         _draw(
             says.cumulative, says.log_probs, says.values, says.visited,
-            places, self.streams, actions, log_probs, values,
+            places, self.streams, envs, actions, log_probs, values,
         )  # fmt: skip
         if self._deterministic:
             actions = says.log_probs[places].argmax(axis=1)
@@ -134,8 +154,7 @@ class Actor:
         if self.dedup and not self._mask_chunks:
             rows = self._rows(obs, None)  # may move the table, so it is looked at only afterwards
             return np.asarray(self._says.values[rows])
-        with torch.inference_mode():
-            return np.asarray(self.policy(self.policy.values_of(obs))[1].cpu().numpy())
+        return self.policy.state_values(obs)
 
     def observations(self) -> tuple[np.ndarray, np.ndarray | None]:
         """All observations of this collect that decisions point to."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import tyro
 
+from redline.engines.faults import Faults
+from redline.engines.settings import Collecting
 from redline.errors import RedlineError
 
 
@@ -49,7 +51,7 @@ class TrainConfig:
     """What to train on, for how long, and how."""
 
     env: tyro.conf.Positional[str] = "cage2"
-    """Env to train on: a name from `redline envs`, or a Gymnasium id."""
+    """Env to train on: a name from `redline envs`, a Gymnasium id, or external:package.module:factory for your own."""
     env_options: tyro.conf.Suppress[dict[str, Any]] = field(default_factory=dict)
     """The env's own options."""
     total_steps: int | None = None
@@ -61,7 +63,9 @@ class TrainConfig:
     num_steps: int = 100
     """Steps each of them plays between two updates."""
     engine: str = "vector"
-    """How to collect; see `redline envs` for what can run where."""
+    """How to collect: serial, vector, pipes, shared, ready, pool, ray, or auto, which tries them and takes the fastest."""
+    collecting: Collecting = field(default_factory=Collecting)
+    """How experience is collected, beside the engine's name."""
     seed: int = 0
     """All randomness follows from it: same seed, same machine, same result."""
     hidden: tuple[int, ...] = (64, 64)
@@ -184,4 +188,7 @@ def config_from_json(data: dict[str, Any]) -> TrainConfig:
     """What `config_to_json` made."""
     known = {f.name for f in dataclasses.fields(TrainConfig)}
     fields = {name: value for name, value in data.items() if name in known}
-    return TrainConfig(**{**fields, "hidden": tuple(fields["hidden"]), "ppo": PPOConfig(**fields["ppo"])})
+    collecting = dict(fields.get("collecting", {}))  # runs of earlier versions have none
+    faults = Faults(**collecting.pop("faults", {}))
+    nested = {"ppo": PPOConfig(**fields["ppo"]), "collecting": Collecting(**collecting, faults=faults)}
+    return TrainConfig(**{**fields, **nested, "hidden": tuple(fields["hidden"])})

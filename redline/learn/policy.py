@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-MASKED = -1e9
-"""Logit of an action that is not allowed: far enough down that its probability is exactly zero."""
-
-
-class Layer(NamedTuple):
-    """Weight [outputs, inputs] and bias [outputs] of a linear layer."""
-
-    weight: Tensor
-    bias: Tensor
-
-
-class Layers(NamedTuple):
-    """The linear layers of a policy as bare tensors. A shared policy has no critic trunk."""
-
-    trunk: list[Layer]
-    critic_trunk: list[Layer] | None
-    actor: Layer
-    critic: Layer
+from redline.learn.fused import infer
+from redline.learn.layers import MASKED, Layer, Layers
+from redline.learn.portable import Portable
 
 
 class Policy(nn.Module):
@@ -97,6 +81,31 @@ class Policy(nn.Module):
             observations = self._unpack(observations)
         flat = np.ascontiguousarray(observations, np.float32).reshape(len(observations), -1)
         return torch.from_numpy(flat).to(self.device)
+
+    def say(
+        self, observations: np.ndarray, masks: np.ndarray | None, log_probs: np.ndarray, cumulative: np.ndarray
+    ) -> np.ndarray:
+        """State values of observations; their log-probabilities and running sums of probability are written."""
+        values = self.values_of(observations)
+        allowed = None if masks is None else torch.from_numpy(masks).to(self.device)
+        if self.device.type == "cpu":
+            return infer(self.layers(self.weights.data), values, allowed, log_probs, cumulative)
+        with torch.inference_mode():
+            logits, estimates = self(values, allowed)
+            found = torch.log_softmax(logits, dim=-1)
+            log_probs[:] = found.cpu().numpy()
+            cumulative[:] = found.exp().cumsum(dim=-1, dtype=torch.float64).cpu().numpy()
+            return np.asarray(estimates.cpu().numpy())
+
+    def state_values(self, observations: np.ndarray) -> np.ndarray:
+        """State values float32 [n] of observations."""
+        with torch.inference_mode():
+            return np.asarray(self(self.values_of(observations))[1].cpu().numpy())
+
+    def portable(self, version: int, seed: int, dedup: bool) -> Portable:
+        """The policy for a process without torch."""
+        weights = self.weights.detach().cpu().numpy().copy()
+        return Portable(weights, self.obs_size, self.num_actions, self.hidden, self.shared, version, seed, dedup)
 
     def forward(self, values: Tensor, masks: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Logits [n, actions], with masked actions pushed out of reach, and state values [n]."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from redline.learn.batch import Batch, Gatherer, Steps, plain_batch
 from redline.learn.config import PPOConfig
-from redline.learn.fused import PartLoss, part_gradient
+from redline.learn.fused import Gradient, part_gradient
 from redline.learn.gae import gae, vtrace
 from redline.learn.policy import Policy
 from redline.learn.reuse import as_seen_today
@@ -85,6 +85,7 @@ class PPO:
         self.fused = policy.device.type == "cpu" if fused is None else fused
         self.optimizer = torch.optim.Adam([policy.weights], lr=config.learning_rate, eps=1e-5, fused=True)
         self._rng = np.random.default_rng(seed)
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, "learner", torch.set_num_threads, (1,)) if threads > 1 else None
 
     def update(
@@ -127,7 +128,7 @@ class PPO:
                 ends = (each.terminated, each.truncated)
                 advantages, returns = vtrace(scaled, each.values, each.next_values, *ends, weights, gamma, lam)
             flat = (each.rows + np.int32(first), each.actions, each.log_probs, advantages, returns)
-            parts.append([array.reshape(-1) for array in flat])
+            parts.append([each.flat(array) for array in flat])
             first += len(each.observations)
         steps = Steps(
             *(np.concatenate(arrays) if len(arrays) > 1 else arrays[0] for arrays in zip(*parts, strict=True))
@@ -157,7 +158,7 @@ class PPO:
                 continue
             with watch.span("batch"):
                 order = self._rng.permutation(size)
-            for chosen in np.split(order, count):
+            for chosen in np.array_split(order, count):
                 with watch.span("batch"):
                     batch = gather(steps, chosen)
                 yield batch
@@ -167,7 +168,7 @@ class PPO:
         parts = list(batch.parts(PART_SIZE))
         if self.fused:
             with watch.span("gradient"):
-                return self._gradient_by_hand(parts, table)
+                return self._gradient_by_hand(parts, table, watch)
         losses = []
         self.policy.weights.grad.zero_()  # type: ignore[union-attr]
         for part in parts:
@@ -181,21 +182,27 @@ class PPO:
             losses.append([float(x) for x in loss[1:]])
         return self._whole_loss(losses)
 
-    def _gradient_by_hand(self, parts: list[Batch], table: _Table) -> Loss:
-        """Each part gets a gradient of its own and these are added in order, so that threads change nothing but the time."""
+    def _gradient_by_hand(self, parts: list[Batch], table: _Table, watch: Stopwatch) -> Loss:
+        """Each part gets a gradient of its own and these are added in order, so that threads change nothing but the time.
+
+        The watch is told how long the threads were at the loss and at its gradient, on average.
+        """
         layers = self.policy.layers(self.policy.weights.data)
         grads = torch.empty(len(parts), self.policy.weights.numel())
 
-        def work(k: int) -> PartLoss:
+        def work(k: int) -> Gradient:
             rows = torch.from_numpy(parts[k].rows)
             masks = None if table.masks is None else table.masks[rows]
             part_grads = self.policy.layers(grads[k])
             return part_gradient(layers, part_grads, table.values[rows], masks, parts[k], self.config)
 
         spread = self._pool.map if self._pool is not None and len(parts) > 1 else map
-        losses = list(spread(work, range(len(parts))))
+        found = list(spread(work, range(len(parts))))
         torch.sum(grads, dim=0, out=self.policy.weights.grad)
-        return self._whole_loss(losses)
+        at_work = 1 if spread is map else min(self._threads, len(parts))
+        watch.credit("loss", sum(each.loss_ns for each in found) / at_work)
+        watch.credit("backward", sum(each.backward_ns for each in found) / at_work)
+        return self._whole_loss([each.loss for each in found])
 
     def _whole_loss(self, parts: Sequence[Sequence[float]]) -> Loss:
         """The loss of a batch from those of its parts."""
@@ -206,7 +213,7 @@ class PPO:
     def _metrics(self, losses: list[Loss], rollout: Rollout, steps: Steps) -> dict[str, float]:
         fresh = steps.returns[: rollout.num_steps]
         variance = float(np.var(fresh))
-        unexplained = float(np.var(fresh - rollout.values.reshape(-1)))
+        unexplained = float(np.var(fresh - rollout.flat(rollout.values)))
         return {
             "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
             "distinct": float(len(rollout.observations)),

@@ -30,11 +30,24 @@ def find_run(path: Path) -> Run:
     return Run.open(checkpoint.resolve(path).parent.parent)
 
 
-class Interrupt:
-    """Set by the first SIGINT or SIGTERM; the second one leaves at once."""
+PATIENCE_SECONDS = 2.0
+"""How long the update under way may take after Ctrl-C before its collect is broken off."""
 
-    def __init__(self) -> None:
+
+class Abandoned(BaseException):
+    """Raised out of a collect that takes too long to wait for after Ctrl-C."""
+
+
+class Interrupt:
+    """Set by the first SIGINT or SIGTERM; the second one leaves at once.
+
+    An update that is nearly done may finish. One that is not is abandoned, if `may_abandon` says that nothing has been
+    learned from it yet.
+    """
+
+    def __init__(self, may_abandon: Callable[[], bool] = lambda: False) -> None:
         self.signal: int | None = None
+        self._may_abandon = may_abandon
 
     def __bool__(self) -> bool:
         return self.signal is not None
@@ -48,9 +61,11 @@ class Interrupt:
     def listening(self) -> Iterator[Interrupt]:
         """Listen until the block ends."""
         before = {number: signal.signal(number, self._notice) for number in (signal.SIGINT, signal.SIGTERM)}
+        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._abandon)
         try:
             yield self
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -59,6 +74,12 @@ class Interrupt:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.signal = number
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS, 0.2)
+
+    def _abandon(self, number: int, frame: FrameType | None) -> None:
+        if self._may_abandon():
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise Abandoned
 
 
 class Session:
@@ -69,6 +90,7 @@ class Session:
     ) -> None:
         self.run, self.trainer, self.saving = run, trainer, saving
         self.breakdown = Breakdown(0.0)
+        self._saved_at = time.monotonic()
         self._log = MetricsLog(run.metrics, resume_at_step, warn=warn)
         self._save = guarded(self._write_checkpoint, warn, "a checkpoint")
         self.write_json = guarded(run.write_json, warn, "to the run folder")
@@ -99,18 +121,25 @@ class Session:
 
     def __iter__(self) -> Iterator[Update]:
         """Train to the end."""
-        saved_at, watch = time.monotonic(), self.trainer.watch
+        watch = self.trainer.watch
         watch.lap()
-        for update in self.trainer:
+        while self.trainer.progress < 1.0:
+            update = self.update()
             with watch.span("log"):
-                self.breakdown = merge([self.breakdown, update.breakdown])
-                self._log.append(_row(update))
-                if self._events is not None:
-                    self._events_go(update)
-                if time.monotonic() - saved_at > self.saving.checkpoint_seconds:
-                    self.save()
-                    saved_at = time.monotonic()
                 yield update  # what is done with it there counts as logging, too
+
+    def update(self) -> Update:
+        """One update, logged, and a checkpoint when it is time for one."""
+        update = self.trainer.update()
+        with self.trainer.watch.span("log"):
+            self.breakdown = merge([self.breakdown, update.breakdown])
+            self._log.append(_row(update))
+            if self._events is not None:
+                self._events_go(update)
+            if time.monotonic() - self._saved_at > self.saving.checkpoint_seconds:
+                self.save()
+                self._saved_at = time.monotonic()
+        return update
 
     def save(self) -> bool:
         """Write a checkpoint now. Returns whether that worked."""

@@ -13,11 +13,13 @@ import numpy as np
 import torch
 
 from redline.engines import make_engine
-from redline.envs import ENVS
+from redline.engines.auto import Choice, choose
+from redline.envs import is_simulator
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
 from redline.learn.policy import Policy
+from redline.learn.portable import unpacker
 from redline.learn.ppo import PPO
 from redline.rollout import Rollout
 from redline.threads import use_threads
@@ -51,16 +53,21 @@ class Trainer:
         self.device = pick_device(config.device)
         self.threads, self.thread_plan = use_threads(config.threads)
         env_seed, policy_seed, action_seed, order_seed = spread_seed(config.seed, 4)
-        options = {**config.env_options, **({"turbo": config.turbo} if config.env in ENVS else {})}
-        self.engine = make_engine(config.engine, config.env, config.num_envs, env_seed, options)
-        self.policy = make_policy(self.engine.env, config, policy_seed).to(self.device)
+        self.engine = make_config_engine(config, env_seed)
+        try:
+            self.policy = make_policy(self.engine.face, config, policy_seed).to(self.device)
+        except BaseException:
+            self.engine.close()
+            raise
         self.actor = Actor(self.policy, config.num_envs, action_seed, config.dedup)
+        self.actor.watch = self.watch
         self.ppo = PPO(
             self.policy, config.ppo, order_seed, config.dedup, self.threads, False if config.compile else None
         )
         if config.compile:
             self.policy.compile(dynamic=True)
         self.step = self.episodes = self.number = 0
+        self.collecting = False  # whether an update is under way and has changed nothing yet
         self._earlier: deque[Rollout] = deque(maxlen=config.reuse)
 
     @property
@@ -80,8 +87,13 @@ class Trainer:
     def update(self) -> Update:
         """Collect once and learn from it."""
         watch, config = self.watch, self.config
+        self.actor.version = self.number
+        self.collecting = True
         with watch.span("collect"):
             rollout = self.engine.collect(self.actor, config.num_steps, watch)
+            while not rollout.num_steps:  # every episode was lost; the restart budget ends this if it goes on
+                rollout = self.engine.collect(self.actor, config.num_steps, watch)
+        self.collecting = False
         with watch.span("learn"):
             metrics = self.ppo.update(rollout, watch, self.progress, tuple(self._earlier))
         if config.reuse:
@@ -89,15 +101,23 @@ class Trainer:
         self.number += 1
         self.step += rollout.num_steps
         self.episodes += len(rollout.episode_returns)
-        metrics = {**_episode_metrics(rollout), **metrics}
+        metrics = {**_episode_metrics(rollout), **metrics, **self._fault_metrics()}
         return Update(self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap())
+
+    def _fault_metrics(self) -> dict[str, float]:
+        """Restarts and lost episodes since the start of the process, once there are any."""
+        supervisor = self.engine.supervisor
+        if not supervisor.restarts and not supervisor.lost_episodes:
+            return {}
+        return {"restarts": float(supervisor.restarts), "lost_episodes": float(supervisor.lost_episodes)}
 
     def snapshot(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values from which `restore` continues bit for bit."""
         arrays = {f"policy.{name}": tensor for name, tensor in self.policy_arrays().items()}
         arrays |= {f"ppo.{name}": array for name, array in self.ppo.snapshot_arrays().items()}
         arrays |= {f"actor.{name}": array for name, array in self.actor.snapshot().items()}
-        arrays |= {f"engine.{name}": array for name, array in (self.engine.snapshot() or {}).items()}
+        if not self.collecting:  # a collect that was broken off has left the envs in the middle of something
+            arrays |= {f"engine.{name}": array for name, array in (self.engine.snapshot() or {}).items()}
         for k, rollout in enumerate(self._earlier):
             kept = {name: value for name, value in vars(rollout).items() if isinstance(value, np.ndarray)}
             arrays |= {f"earlier.{k}.{name}": array for name, array in kept.items()}
@@ -117,6 +137,9 @@ class Trainer:
         saved_envs = below(arrays, "engine")
         if saved_envs:
             self.engine.restore(saved_envs)
+        else:  # new episodes, and not the ones that the run began with
+            self.engine.close()
+            self.engine = make_config_engine(self.config, spread_seed(self.config.seed, 4, self.step)[0])
         return bool(saved_envs)
 
     def policy_arrays(self) -> dict[str, np.ndarray]:
@@ -139,11 +162,13 @@ def train(config: TrainConfig) -> Iterator[Update]:
 
 def warm_up(config: TrainConfig) -> None:
     """Have everything compiled that a run needs, by a tiny run of the same kind, so that no update has to wait for it."""
-    if config.env in ENVS:
-        tiny = dataclasses.replace(config, num_envs=2, num_steps=4, ppo=dataclasses.replace(config.ppo, minibatches=1))
-        trainer = Trainer(tiny)
-        trainer.update()
-        trainer.close()
+    once = dataclasses.replace(config.ppo, minibatches=1)
+    tiny = dataclasses.replace(config, engine="vector", num_envs=2, num_steps=4, ppo=once)
+    if not is_simulator(config.env):  # an env of somebody else is left alone
+        tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2})
+    trainer = Trainer(tiny)
+    trainer.update()
+    trainer.close()
 
 
 def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
@@ -151,9 +176,32 @@ def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name[len(prefix) + 1 :]: array for name, array in arrays.items() if name.startswith(prefix + ".")}
 
 
-def spread_seed(seed: int, count: int) -> list[int]:
-    """Independent seeds that follow from one."""
-    return [int(part) for part in np.random.SeedSequence(seed).generate_state(count, np.uint32)]
+def make_config_engine(config: TrainConfig, seed: int) -> Any:
+    """The engine a config asks for."""
+    return make_engine(config.engine, config.env, config.num_envs, seed, _env_options(config), config.collecting)
+
+
+def choose_engine(config: TrainConfig, say: Callable[[str], None]) -> tuple[TrainConfig, Choice]:
+    """The config with the engine that collects fastest here, and how that was found out."""
+
+    def policy_for(face: Any, num_envs: int) -> Actor:
+        return Actor(make_policy(face, config, 0), num_envs, 0, config.dedup)
+
+    options = _env_options(config)
+    choice = choose(config.env, config.num_envs, config.num_steps, options, config.collecting, policy_for, say)
+    collecting = dataclasses.replace(config.collecting, workers=choice.workers)
+    return dataclasses.replace(config, engine=choice.engine, collecting=collecting), choice
+
+
+def _env_options(config: TrainConfig) -> dict[str, Any]:
+    native = is_simulator(config.env)
+    return {**config.env_options, **({"turbo": config.turbo} if native else {})}
+
+
+def spread_seed(seed: int, count: int, step: int = 0) -> list[int]:
+    """Independent seeds that follow from one, and from the step of a run that goes on with new episodes."""
+    entropy = np.random.SeedSequence([seed, step] if step else seed)
+    return [int(part) for part in entropy.generate_state(count, np.uint32)]
 
 
 def pick_device(name: str) -> torch.device:
@@ -175,20 +223,14 @@ def make_policy(env: Any, config: TrainConfig, seed: int) -> Policy:
     discrete = isinstance(space, gym.spaces.Discrete)
     if not space.shape and not discrete:
         raise RedlineError(f"{config.env} has observations {space}; Redline's PPO needs an array of numbers.")
-    unpack, size = None, int(np.prod(space.shape))
+    size = int(np.prod(space.shape))
     if getattr(env, "packed", False):
-        unpack, size = env.unpack, len(env.layout)
+        size = len(env.layout)
     elif discrete:
-        unpack, size = _one_hot(space), int(space.n)
+        size = int(space.n)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Policy(size, int(actions.n), config.hidden, config.shared, unpack)
-
-
-def _one_hot(space: gym.spaces.Discrete) -> Callable[[np.ndarray], np.ndarray]:
-    """Turns states that are numbers into rows with a single 1."""
-    rows = np.eye(int(space.n), dtype=np.float32)
-    return lambda states: rows[states.reshape(-1) - int(space.start)]
+        return Policy(size, int(actions.n), config.hidden, config.shared, unpacker(env, space))
 
 
 def _episode_metrics(rollout: Rollout) -> dict[str, float]:

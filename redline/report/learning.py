@@ -13,7 +13,7 @@ from redline.report.chart import Series, line_chart, share_bar
 from redline.report.page import Section, facts, figure, note, page, short, table
 from redline.runs import Run
 from redline.timing.breakdown import Breakdown
-from redline.timing.render import rows
+from redline.timing.rows import Row, rows
 
 SCORES = "scores.json"
 BREAKDOWN = "breakdown.json"
@@ -126,17 +126,15 @@ def _scores(scores: dict[str, Any]) -> str:
 
 
 def _time(breakdown: Breakdown) -> str:
-    parts = [(breakdown_label, share) for depth, breakdown_label, _, share in _leaves(breakdown) if share > 0]
-    lines = [
-        ["\u2003" * depth + name, f"{seconds:.2f}", f"{share:.1%}"] for depth, name, seconds, share in rows(breakdown)
-    ]
+    parts = [(row.name, row.share) for row in _leaves(breakdown) if row.share > 0]
+    lines = [["\u2003" * row.depth + row.name, f"{row.seconds:.2f}", f"{row.share:.1%}"] for row in rows(breakdown)]
     return figure(share_bar(parts, title="Share of the training time")) + table(["part", "seconds", "share"], lines)
 
 
-def _leaves(breakdown: Breakdown) -> list[tuple[int, str, float, float]]:
+def _leaves(breakdown: Breakdown) -> list[Row]:
     """Rows that have no rows below them."""
     every = rows(breakdown)
-    return [row for row, after in zip(every, [*every[1:], every[-1]], strict=True) if after[0] <= row[0]]
+    return [row for row, after in zip(every, [*every[1:], every[-1]], strict=True) if after.depth <= row.depth]
 
 
 def _settings(config: dict[str, Any]) -> str:

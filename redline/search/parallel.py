@@ -6,25 +6,22 @@ that of the earliest one. A task must be safe to run again, because it is when i
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import multiprocessing
 import os
 import pickle
-import signal
-import socket
-import sys
 import threading
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import connection
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redline.errors import RedlineError, unknown
 from redline.files import warn_on_stderr
+from redline.on_ray import connect
+from redline.processes import end_with_parent, environment, how_it_ended, sigint_blocked
+from redline.threads import ONE_THREAD
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,14 +30,6 @@ Handle = TypeVar("Handle")
 RUNNERS = ("here", "processes", "ray")
 ATTEMPTS = 3
 """How often a task is run before we believe that it is the task that kills its workers."""
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-}
-CONNECT_SECONDS = 5.0
-PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
 class Runner(Protocol):
@@ -253,24 +242,15 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         # The kernel tells a child when the thread that made it ends. Only for the main thread is that the parent's end.
         by_main_thread = threading.current_thread() is threading.main_thread()
-        self.pool = ProcessPoolExecutor(
-            1, mp_context=context, initializer=_begin_work, initargs=(os.getpid(), by_main_thread)
-        )
-        with _environment(ONE_THREAD), _sigint_blocked():  # a child inherits both, and has them before its first import
+        self.pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin_work, initargs=(by_main_thread,))
+        with environment(ONE_THREAD), sigint_blocked():  # a child inherits both, and has them before its first import
             self.pool.submit(os.getpid)  # an executor starts its process with its first task
         (self.process,) = self.pool._processes.values()  # the only way to learn pid and exit code
 
     def post_mortem(self) -> str:
         """How this worker, whose pool is broken, came to its end."""
         self.pool.shutdown()  # joins the process, so that the exit code is known
-        code = self.process.exitcode
-        if code is None:
-            how = "vanished"
-        elif code < 0:
-            how = f"was killed by {_signal_name(-code)}"
-        else:
-            how = f"exited with code {code}"
-        return f"(pid {self.process.pid}) {how}"
+        return f"(pid {self.process.pid}) {how_it_ended(self.process.exitcode)}"
 
 
 def _end(workers: Sequence[_Worker]) -> None:
@@ -280,58 +260,8 @@ def _end(workers: Sequence[_Worker]) -> None:
         worker.pool.shutdown(cancel_futures=True)
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-_environment_lock = threading.Lock()
-
-
-@contextlib.contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Sets environment variables for as long as it takes to start a process."""
-    with _environment_lock:
-        before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _sigint_blocked() -> Iterator[None]:
-    """Holds Ctrl-C back. A child started meanwhile is deaf to it from birth, and prints no traceback of its imports."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _begin_work(parent_pid: int, by_main_thread: bool) -> None:
-    """In a new worker: leave Ctrl-C to the parent, and do not outlive it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-    if sys.platform == "linux" and by_main_thread:  # works even while a task holds the interpreter's lock
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-    if os.getppid() != parent_pid:  # it was gone before we asked to be told
-        os._exit(1)
-
-
-def _exit_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)
+def _begin_work(by_main_thread: bool) -> None:
+    end_with_parent(told_by_kernel=by_main_thread)
 
 
 # A Ray cluster
@@ -344,15 +274,8 @@ class OnRay:
     """
 
     def __init__(self, workers: int, address: str | None = None) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise RedlineError("The ray runner needs Ray: pip install 'redline[ray]'.") from error
-        self._ray: Any = ray
+        self._ray, self._ours = connect(workers, address)
         self._num_workers = workers
-        self._ours = not ray.is_initialized()
-        if self._ours:
-            _connect(ray, workers, address)
         # Ray's own retries are silent, so the retries are ours: they are counted and reported as for processes.
         options = {"num_cpus": 1, "max_retries": 0, "runtime_env": {"env_vars": ONE_THREAD}}
         self._attempt = self._ray.remote(**options)(attempt)
@@ -388,31 +311,3 @@ class OnRay:
         """Have Ray kill the workers that are at it."""
         for handle in handles:
             self._ray.cancel(handle, force=True)
-
-
-def _connect(ray: Any, workers: int, address: str | None) -> None:
-    """Join the cluster at `address`, or start one here. Prints nothing, and leaves our handling of SIGTERM as it was."""
-    quiet = {"log_to_driver": False, "logging_level": "error"}
-    on_sigterm = signal.getsignal(signal.SIGTERM)
-    try:
-        if address is None:
-            ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
-        else:
-            _knock(address)
-            ray.init(address=address, **quiet)
-    except (OSError, ValueError, RuntimeError) as error:
-        where = f"at {address!r} " if address else ""
-        reason = str(error).strip().split("\n")[0]
-        raise RedlineError(
-            f"No Ray cluster {where}could be reached ({reason}). Try 'auto', host:port, or none."
-        ) from error
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_sigterm)
-
-
-def _knock(address: str) -> None:
-    """Fails within seconds where nobody listens; Ray itself would try for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()

@@ -4,58 +4,37 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from redline.timing.breakdown import UNACCOUNTED, Breakdown, Path
+from redline.timing.breakdown import Breakdown
+from redline.timing.rows import Row, rows
 
 BAR_WIDTH = 28
-LABELS = {
-    ("collect",): "Data collection",
-    ("collect", "policy"): "policy (lookup, network, draw)",
-    ("collect", "env"): "env step",
-    ("collect", "record"): "buffer writes",
-    ("learn",): "Learning",
-    ("learn", "gae"): "advantages",
-    ("learn", "batch"): "batches (distinct rows and pairs)",
-    ("learn", "gradient"): "loss and gradient",
-    ("learn", "loss"): "loss",
-    ("learn", "backward"): "backward",
-    ("learn", "optimizer"): "optimizer step",
-    ("learn", "metrics"): "metrics",
-    ("log",): "Logging and checkpoints",
-}
 
 
-def label(path: Path) -> str:
-    """What a span is called in a report."""
-    return LABELS.get(path, path[-1])
-
-
-def rows(breakdown: Breakdown) -> list[tuple[int, str, float, float]]:
-    """(depth, label, seconds, share) of every span, parents before children, and of what no span accounts for."""
-    found: list[tuple[int, str, float, float]] = []
-
-    def visit(path: Path) -> None:
-        found.append((len(path) - 1, label(path), breakdown.seconds[path], breakdown.share(*path)))
-        for child in breakdown.children(path):
-            visit(child)
-
-    for top in breakdown.children():
-        visit(top)
-    total = breakdown.total_seconds or 1.0
-    return [*found, (0, UNACCOUNTED, breakdown.unaccounted_seconds, breakdown.unaccounted_seconds / total)]
-
-
-def table(breakdown: Breakdown, title: str = "Where the time went") -> Table:
+def table(breakdown: Breakdown, title: str = "Where the time went", details: bool = True) -> Table:
     """The breakdown for a terminal."""
     result = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
     result.add_column("")
     result.add_column("seconds", justify="right")
     result.add_column("share", justify="right")
     result.add_column("")
-    for depth, name, seconds, share in rows(breakdown):
-        bar = "█" * round(share * BAR_WIDTH) or ("▏" if share > 0.002 else "")
-        style = "bold" if depth == 0 else None
+    number = 0
+    for row in rows(breakdown, details):
+        number += row.depth == 0
         result.add_row(
-            "  " * depth + ("– " if depth else "") + name, f"{seconds:.2f}", f"{share:6.1%}", bar, style=style
-        )
+            label(row, number), f"{row.seconds:.2f}", f"{row.share:6.1%}", bar(row.share),
+            style="bold" if row.depth == 0 else None,
+        )  # fmt: skip
     result.add_row("total", f"{breakdown.total_seconds:.2f}", "100.0%", "", style="bold")
     return result
+
+
+def label(row: Row, number: int) -> str:
+    """A row's name as it stands in the table: the five parts are numbered."""
+    if row.depth:
+        return f"   – {row.name}"
+    return f"{number}. {row.name}" if number <= 5 else row.name
+
+
+def bar(share: float, width: int = BAR_WIDTH) -> str:
+    """A share as a bar of characters."""
+    return "█" * round(share * width) or ("▏" if share > 0.002 else "")

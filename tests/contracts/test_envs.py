@@ -1,4 +1,4 @@
-"""What every env of Redline promises, and what the CAGE-2 env promises on top."""
+"""What every simulator of Redline promises, and what the CAGE-2 env promises on top."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"observation": "history", "packed": True},
     ]
 }
-CASES = [(name, {**options, "max_steps": LENGTH}) for name in ENVS for options in OPTIONS[name]]
+CASES = [
+    (name, {**options, "max_steps": LENGTH}) for name, kind in ENVS.items() if kind.batched for options in OPTIONS[name]
+]
 every_env = pytest.mark.parametrize(
     ("name", "options"), CASES, ids=[" ".join([name, *map(str, options.values())]) for name, options in CASES]
 )

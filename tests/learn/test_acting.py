@@ -6,7 +6,7 @@ import torch
 
 from redline.engines import make_engine
 from redline.engines.lockstep import Lockstep
-from redline.learn import acting
+from redline.learn import policy as policy_module
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
 from redline.learn.policy import Policy
@@ -92,8 +92,8 @@ def test_each_distinct_observation_goes_through_the_network_once_per_collect(mon
     def never(*_):
         raise AssertionError("the network was asked in another way")
 
-    infer = acting.infer
-    monkeypatch.setattr(acting, "infer", counting_infer)
+    infer = policy_module.infer
+    monkeypatch.setattr(policy_module, "infer", counting_infer)
     monkeypatch.setattr(Policy, "forward", never)
     engine, policy = cage2()
     actor = Actor(policy, CAGE2_ENVS, seed=1)
@@ -112,8 +112,8 @@ def test_a_collect_begins_by_asking_at_once_about_all_that_the_last_one_acted_on
         asked.append(values[:, 0].tolist())
         return infer(layers, values, *rest)
 
-    infer = acting.infer
-    monkeypatch.setattr(acting, "infer", counting_infer)
+    infer = policy_module.infer
+    monkeypatch.setattr(policy_module, "infer", counting_infer)
     actor = Actor(toy_policy(), 3, seed=0)
     actor.begin(2)
     actor.act(column(1, 2, 1), None)

@@ -1,0 +1,26 @@
+"""What a finished run recorded about itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from redline.errors import RedlineError
+from redline.learn.config import config_from_json
+from redline.learn.session import BREAKDOWN
+from redline.metrics import load_metrics
+from redline.profiler.record import Batch, Profile
+from redline.runs import Run
+from redline.timing.breakdown import Breakdown
+
+
+def profile_of_run(path: Path) -> Profile:
+    """The profile of a run folder: one batch that holds everything."""
+    run = Run.open(path)
+    try:
+        breakdown = Breakdown.from_json(run.read_json(BREAKDOWN))
+    except (KeyError, TypeError, ValueError) as error:
+        raise RedlineError(f"{path / BREAKDOWN} is no breakdown: {error!r}.") from error
+    metrics = load_metrics(run.metrics)
+    steps, episodes = int(metrics["step"][-1]), int(metrics["episodes"][-1])
+    config = config_from_json(run.config)
+    return Profile(path.name, config, batches=[Batch(breakdown, steps, episodes)])
