@@ -185,6 +185,8 @@ def _with_engine(config: TrainConfig, say: Any) -> TrainConfig:
     if config.engine != AUTO:
         if config.engine not in ENGINES:
             raise unknown("engine", config.engine, [*ENGINES, AUTO])
+        if config.collecting.ray_address is not None and config.engine != "ray":
+            raise RedlineError(f"--ray-address is for engine ray, not for {config.engine}. Try --engine ray.")
         return config
     warm_up(config)
     config, choice = choose_engine(config, say)
@@ -288,7 +290,7 @@ def _print_summary(session: Any, summary: dict[str, Any]) -> None:
     )
     if summary["restarts"] or summary["lost_episodes"]:
         out.print(
-            f"Envs were restarted {summary['restarts']} times; {summary['lost_episodes']} episodes were dropped.",
+            f"{summary['restarts']} restarts after failures; {summary['lost_episodes']} episodes were dropped.",
             soft_wrap=True,
         )
     if "mean" in summary:

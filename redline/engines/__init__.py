@@ -133,6 +133,11 @@ def make_engine(
         raise unknown("engine", name, [*ENGINES, AUTO])
     if num_envs < 1:
         raise RedlineError(f"{num_envs} envs cannot be stepped. Try --num-envs 512.")
+    if collecting is not None and collecting.faults.step_deadline and not ENGINES[name].workers:
+        raise RedlineError(
+            f"--step-deadline cannot be kept by engine {name}: an env that hangs in this process hangs all of it. "
+            "Try --engine shared."
+        )
     plan = Plan(Spec.of(env, options or {}), num_envs, seed, collecting or Collecting())
     engine = ENGINES[name].make(plan)
     return _or_close(engine, lambda: _introduce(engine, name, plan))

@@ -111,7 +111,8 @@ def _probe(
     env: str, options: dict[str, Any], collecting: Collecting, policy_for: Callable[[Any, int], Acting]
 ) -> Probe:
     """Step one env for a moment."""
-    engine = make_engine("serial", env, 1, 0, options, collecting)
+    patient = dataclasses.replace(collecting, faults=dataclasses.replace(collecting.faults, step_deadline=0.0))
+    engine = make_engine("serial", env, 1, 0, options, patient)
     try:
         policy = policy_for(engine.face, 1)
         engine.collect(policy, 1, Stopwatch())

@@ -34,7 +34,7 @@ class Faults:
     max_restarts: int = 5
     """Restarts of an env before it has finished an episode again; one more stops the run, with a checkpoint."""
     step_deadline: float = 0.0
-    """Seconds after which an env's step, or its reset, counts as hung. 0: twenty times the slowest seen, at least 30."""
+    """Seconds after which a step or reset in a worker counts as hung. 0: twenty times the slowest seen, at least 30."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -127,6 +127,7 @@ class Supervisor:
         self._in_a_row: Counter[int] = Counter()
         self._times: Counter[int] = Counter()
         self._slowest = 0.0
+        self._told: set[str] = set()
 
     def finished(self, envs: Iterable[int]) -> None:
         """These envs finished an episode: their budget is whole again."""
@@ -146,6 +147,8 @@ class Supervisor:
         self._in_a_row[culprit] += 1
         tries, budget = self._in_a_row[culprit], self.faults.max_restarts
         trace = f"\n{cause.traceback.rstrip()}" if isinstance(cause, Failure) and cause.traceback else ""
+        brief = "" if trace in self._told else trace  # a traceback is shown once
+        self._told.add(trace)
         if self.faults.on_env_error == "fail":
             raise EnvTrouble(f"{_capital(cause)}.{trace}")
         if self.faults.on_env_error == "drop":
@@ -156,7 +159,7 @@ class Supervisor:
                 f"more than --max-restarts {budget} allows.{trace}"
             )
         self.restarts += 1
-        self.warn(f"redline: {cause}. {_begin_anew(envs)} ({_lost(lost)}, restart {tries} of {budget}).{trace}")
+        self.warn(f"redline: {cause}. {_begin_anew(envs)} ({_lost(lost)}, restart {tries} of {budget}).{brief}")
         self._sleep(0.0 if tries == 1 else min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 2)))
         return self._reseeded(envs)
 

@@ -188,6 +188,8 @@ class Singles:
 
     def __init__(self, spec: Spec, ids: Sequence[int], status: Status | None = None, infos: bool = False) -> None:
         self.spec, self.ids, self.status, self._keep_infos = spec, list(ids), status or Status(), infos
+        # in a worker Ctrl-C never arrives, so there it is the env that raises what looks like it
+        self._caught = (Exception, SystemExit) if status is None else (Exception, SystemExit, KeyboardInterrupt)
         self.envs: list[gym.Env | None] = [None] * len(self.ids)
         self._seeds: list[int | None] = [None] * len(self.ids)
         self._steps = [0] * len(self.ids)
@@ -279,7 +281,7 @@ class Singles:
         cells[3] = NO_ACTION if self._first_action is None else action
         try:
             answer = env.step(action)
-        except (Exception, SystemExit) as error:
+        except self._caught as error:
             raise self._raised(k, STEP, error) from None
         if not isinstance(answer, tuple) or len(answer) != 5 or not isinstance(answer[4], dict):
             raise self._failed(k, STEP, _not_five(answer))
@@ -333,7 +335,7 @@ class Singles:
         self.status.at(self.ids[k], phase, self._steps[k])
         try:
             return work()
-        except (Exception, SystemExit) as error:
+        except self._caught as error:
             if isinstance(error, RedlineError) and self.slab is None:
                 raise  # bad input, not a fault: no env could be made from it
             raise self._raised(k, phase, error) from None
@@ -346,6 +348,8 @@ class Singles:
                 raise self._failed(
                     k, phase, f"info['action_mask'] has shape {shape}, but one truth value per action is due"
                 )
+            if not np.any(mask):
+                raise self._failed(k, phase, "info['action_mask'] allows no action at all")
             self.slab.masks[k] = mask  # type: ignore[union-attr]
         if self._keep_infos and (info or final):
             self._extras.append((self.ids[k], info, final))

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from redline.engines import make_engine
+from redline.engines import Collecting, make_engine
 from redline.engines.auto import Choice, choose
 from redline.envs import is_simulator
 from redline.errors import RedlineError
@@ -163,7 +163,7 @@ def train(config: TrainConfig) -> Iterator[Update]:
 def warm_up(config: TrainConfig) -> None:
     """Have everything compiled that a run needs, by a tiny run of the same kind, so that no update has to wait for it."""
     once = dataclasses.replace(config.ppo, minibatches=1)
-    tiny = dataclasses.replace(config, engine="vector", num_envs=2, num_steps=4, ppo=once)
+    tiny = dataclasses.replace(config, engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once)
     if not is_simulator(config.env):  # an env of somebody else is left alone
         tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2})
     trainer = Trainer(tiny)

@@ -173,3 +173,15 @@ def marked(mark: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["slow", "--engine", "serial", "--step-deadline", "2"], "cannot be kept by engine serial"),
+        (["slow", "--engine", "pool", "--ray-address", "host:1"], "--ray-address is for engine ray"),
+    ],
+)
+def test_an_option_that_the_engine_has_no_use_for_is_refused(arguments, line, capsys: pytest.CaptureFixture[str]):
+    assert redline("train", *arguments, "-q", "--num-envs", "2") == 2
+    assert line in capsys.readouterr().err
