@@ -13,15 +13,15 @@ from redline.errors import RedlineError
 from redline.learn.config import TrainConfig
 from redline.learn.train import Trainer, warm_up
 from redline.timing.breakdown import Breakdown, merge
+from redline.timing.rows import row_seconds
 
 PARTS = {
-    "action_selection": "policy",
-    "env_step": "env",
-    "wait": "wait",
-    "send": "send",
-    "storage": "record",
+    "action_selection": ("policy forward", "action sampling"),
+    "env_step": ("env step", "env reset"),
+    "wait": ("wait / transfer",),
+    "storage": ("buffer writes",),
 }
-"""What an episode's time goes into, and the span below `collect` that says so."""
+"""What an episode's time goes into, and the rows of the time table that say so."""
 
 
 @dataclass
@@ -59,7 +59,8 @@ class EngineTimes:
     def parts(self) -> dict[str, tuple[float | None, float]]:
         """Seconds per episode and share of sampling of each part, and of what no part accounts for."""
         sampling, episode = self.seconds_per_step("collect"), self.mean_episode_steps
-        spent = {part: self.seconds_per_step("collect", span) for part, span in PARTS.items()}
+        shown = row_seconds(self.breakdown)
+        spent = {part: sum(shown.get(row, 0.0) for row in rows) / self.steps for part, rows in PARTS.items()}
         spent["other"] = sampling - sum(spent.values())
         return {part: (None if episode is None else each * episode, each / sampling) for part, each in spent.items()}
 

@@ -277,7 +277,7 @@ def _train_command(parts: dict[str, type], settings: type) -> type:
     return dataclasses.make_dataclass("Bench", [("training", TrainConfig, training), *rest], frozen=True)
 
 
-def _print_times(rows: list[dict[str, Any]], config: TrainConfig, parts: dict[str, str]) -> None:
+def _print_times(rows: list[dict[str, Any]], config: TrainConfig, parts: dict[str, tuple[str, ...]]) -> None:
     measured = [row for row in rows if not row["reason"]]
     steps = f"{config.num_envs * config.num_steps:,} steps"
     setting = f"{config.env}: {config.num_envs} envs x {config.num_steps} steps"
@@ -300,7 +300,7 @@ def _print_times(rows: list[dict[str, Any]], config: TrainConfig, parts: dict[st
     names = [*parts, "other"]
     out.print(
         _table(
-            "Sampling, per episode (as the main process sees it; workers that act by themselves are waited for)",
+            "Sampling, per episode (what workers do is an average over them; wait is what nobody works in)",
             ("engine", *(name.replace("_", " ") for name in names), "total"),
             [_episode_cells(row, names) for row in measured],
         )
