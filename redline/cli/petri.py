@@ -29,17 +29,17 @@ def verify_schedules(files: tuple[str, ...], output: Output) -> int:
 def _verify(path: Path, output: Output) -> dict[str, Any]:
     from redline.envs.petri import announce_compilation
     from redline.sims.petri import kernel
-    from redline.sims.petri.replay import load_schedule, verify
+    from redline.sims.petri.replay import load_recording, verify
 
-    schedule = load_schedule(path)
+    recording = load_recording(path)
     announce_compilation(kernel.step)
     started = time.monotonic()
-    compiled, interpreted = verify(schedule), verify(schedule, turbo=False)
+    compiled, interpreted = verify(recording), verify(recording, turbo=False)
     same = compiled.played.firings.tolist() == interpreted.played.firings.tolist()
     problem = compiled.problem or interpreted.problem or (None if same else "the two speeds do not agree")
     row = {
         "file": str(path),
-        "recorded": schedule.makespan,
+        "recorded": recording.makespan,
         "compiled": compiled.makespan,
         "interpreted": interpreted.makespan,
         "firings": len(compiled.played.firings),

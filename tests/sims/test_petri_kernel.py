@@ -17,7 +17,7 @@ from redline.sims.petri.cluster_tool import ClusterTool, build_net, build_tool, 
 from redline.sims.petri.instances import parse_petri
 from redline.sims.petri.job_shop import JobShop, build_shop, shop_names
 from redline.sims.petri.net import Net, Place, Rules, Step, Transition
-from redline.sims.petri.replay import Schedule, script_of
+from redline.sims.petri.replay import Hops, script_of
 from redline.sims.petri.rules import Dispatcher, Game, actions_for, insert_without_waiting
 from redline.sims.petri.state import OUTCOMES, Finals, State, new_finals, new_state
 from redline.sims.petri.tables import tabulate
@@ -228,7 +228,7 @@ def assert_speeds_agree_on(net: Net, actions: list[int]) -> None:
 def test_both_speeds_agree_bit_for_bit_under_the_insertion_rule(route, device):
     plan = plan_tool(ClusterTool(route, device, wafers=3, reward="ct_dense"))
     hops = insert_without_waiting(plan)
-    schedule = Schedule(plan, 0, tuple(map(tuple, hops)), tuple((None,) * len(each) for each in hops))
+    schedule = Hops(plan, 0, tuple(map(tuple, hops)))
     net = build_net(plan)
     assert_speeds_agree_on(net, actions_for(net, script_of(schedule, net)))
 

@@ -35,7 +35,7 @@ from redline.sims.petri.job_shop import JobShop, Shop, build_coloured_shop, buil
 from redline.sims.petri.net import Net, Place, Rules, Step, Transition
 from redline.sims.petri.pnml import PnmlNet, build_pnml, read_pnml, write_pnml
 from redline.sims.petri.reachability import explore
-from redline.sims.petri.replay import Schedule, load_schedule, play_script, read_schedule, script_of, verify
+from redline.sims.petri.replay import Hops, Recording, load_recording, play_script, read_hops, script_of, verify
 from redline.sims.petri.rules import (
     DISPATCHING,
     Dispatcher,
@@ -58,7 +58,7 @@ every_schedule = pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: pat
 
 @every_schedule
 def test_a_recorded_schedule_ends_at_exactly_its_makespan_at_both_speeds(path):
-    schedule = load_schedule(path)
+    schedule = load_recording(path)
     fast, slow = verify(schedule), verify(schedule, turbo=False)
     assert fast.problem is None
     assert fast.makespan == schedule.makespan
@@ -72,7 +72,7 @@ def test_all_recorded_schedules_are_there():
 
 @every_schedule
 def test_a_recorded_schedule_can_be_chosen_action_by_action(path):
-    schedule = load_schedule(path)
+    schedule = read_hops(json.loads(path.read_text()))
     guarded = replace(schedule.plan.options, lookahead="robots", parallel="least_used", horizon=0)
     net = build_net(replace(schedule.plan, options=guarded))
     game = Game(net)
@@ -81,18 +81,18 @@ def test_a_recorded_schedule_can_be_chosen_action_by_action(path):
     assert (OUTCOMES[game.state.envs[0].outcome], game.clock) == ("done", schedule.makespan)
 
 
-def delayed(schedule: Schedule, hop: int, pick: int) -> Schedule:
+def delayed(schedule: Hops, hop: int, pick: int) -> Recording:
     """The first wafer's schedule alone, with one pick at another time and everything after it as much later."""
     [first, *_] = schedule.hops
     later = pick - first[hop][0]
     hops = tuple(times if k < hop else (times[0] + later, times[1] + later) for k, times in enumerate(first))
     plan = replace(schedule.plan, options=replace(schedule.plan.options, wafers=1))
-    return Schedule(plan, hops[-1][1] + 5, (hops,), ((None,) * len(hops),))
+    return Hops(plan, hops[-1][1] + 5, (hops,)).recording()
 
 
 @pytest.mark.parametrize(("hop", "limit"), [(1, 15), (2, 45), (3, 15), (4, 45), (5, 15)])
 def test_a_pick_one_second_past_its_window_scraps_that_wafer_at_that_second(hop, limit):
-    schedule = load_schedule(DATA / "schedules" / "cascade_core_J-0_n4_arms1.json")
+    schedule = read_hops(json.loads((DATA / "schedules" / "cascade_core_J-0_n4_arms1.json").read_text()))
     ready = schedule.hops[0][hop - 1][1] + 5 + schedule.plan.types[0][hop].process_time
     assert verify(delayed(schedule, hop, ready + limit)).problem is None
     for turbo in (True, False):
@@ -102,9 +102,9 @@ def test_a_pick_one_second_past_its_window_scraps_that_wafer_at_that_second(hop,
 
 def test_a_schedule_that_is_wrong_is_found_out():
     data = json.loads(SCHEDULES[0].read_text())
-    assert "not at" in str(verify(read_schedule({**data, "makespan": data["makespan"] - 1})).problem)
+    assert "not at" in str(verify(read_hops({**data, "makespan": data["makespan"] - 1}).recording()).problem)
     data["wafers"][1][0] = {"pick": data["wafers"][0][0]["pick"] + 1, "place": data["wafers"][0][0]["place"] + 1}
-    assert "cannot be done then" in str(verify(read_schedule(data)).problem)
+    assert "cannot be done then" in str(verify(read_hops(data).recording()).problem)
 
 
 # Figures of others
@@ -131,7 +131,7 @@ def test_optima_lie_between_bounds_and_the_insertion_rule():
 def test_the_insertion_rule_is_feasible_on_every_route(route):
     plan = plan_tool(ClusterTool(route, wafers=7))
     hops = insert_without_waiting(plan)
-    schedule = Schedule(plan, 0, tuple(map(tuple, hops)), tuple((None,) * len(each) for each in hops))
+    schedule = Hops(plan, 0, tuple(map(tuple, hops)))
     net = build_net(plan)
     game = Game(net)
     for action in actions_for(net, script_of(schedule, net)):
@@ -596,5 +596,5 @@ def test_a_name_that_means_no_net_says_what_would(name, words):
 )
 def test_a_file_that_is_no_schedule_is_refused(tmp_path, text):
     (tmp_path / "bad.json").write_text(text)
-    assert "is not a schedule" in complaint(lambda: load_schedule(tmp_path / "bad.json"))
-    assert "There is no schedule at" in complaint(lambda: load_schedule(tmp_path / "none.json"))
+    assert "is not a schedule" in complaint(lambda: load_recording(tmp_path / "bad.json"))
+    assert "There is no schedule at" in complaint(lambda: load_recording(tmp_path / "none.json"))

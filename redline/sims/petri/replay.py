@@ -1,7 +1,7 @@
 """Recorded schedules, played again by the very rules of the kernel; only the guards, which advise a policy, are off.
 
-A schedule of a cluster tool gives the start of every pick and place. It is faithful if each of them can be done at
-exactly that time and the last wafer is done at exactly the recorded makespan.
+A recording gives the start of every pick and place of a cluster tool, or of every firing of any net. It is faithful if
+each of them can be done at exactly that time and the goal is reached at exactly the recorded makespan.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, unknown
 from redline.sims.petri import kernel
 from redline.sims.petri.cluster_tool import (
     ClusterTool,
@@ -27,6 +27,7 @@ from redline.sims.petri.cluster_tool import (
 )
 from redline.sims.petri.enabling import able, candidate, preferred, way_out
 from redline.sims.petri.firing import advance, fire, judge, next_event, run_by_itself
+from redline.sims.petri.instances import parse_petri
 from redline.sims.petri.net import Net
 from redline.sims.petri.state import OUTCOMES, RUNNING, new_state
 from redline.sims.petri.tables import FAR, NONE, tabulate
@@ -80,6 +81,7 @@ def follow(net, state, i, script):
     for n in range(script.shape[0]):
         token = script[n, 1]
         wait_until(net, state, i, script[n, 0])
+        run_by_itself(net, state, i)
         if state.envs[i].outcome != RUNNING or state.envs[i].clock > script[n, 0]:
             return n
         if comes_too_soon(net, state, i, token, script[n, 3]):
@@ -122,19 +124,34 @@ def play_script(net: Net, script: np.ndarray, turbo: bool = True) -> Played:
     return Played(int(lines), int(env.clock), OUTCOMES[env.outcome], int(env.scrapped), int(env.finished), log)
 
 
-# Schedules of cluster tools
+# Recordings
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """A recorded schedule: when each wafer's hops begin their pick and their place."""
+class Recording:
+    """A schedule to be played again."""
+
+    net: Net
+    makespan: int
+    script: np.ndarray
+    """Lines for `follow`."""
+
+
+@dataclass(frozen=True)
+class Hops:
+    """A schedule of a cluster tool: when each wafer's hops begin their pick and their place."""
 
     plan: Plan
     makespan: int
     hops: tuple[tuple[tuple[int, int], ...], ...]
     """(pick, place) of each hop of each wafer."""
-    targets: tuple[tuple[str | None, ...], ...]
+    targets: tuple[tuple[str | None, ...], ...] = ()
     """Where each hop ends, if the recording says so."""
+
+    def recording(self) -> Recording:
+        """The same as lines of a script."""
+        net = build_net(self.plan)
+        return Recording(net, self.makespan, script_of(self, net))
 
 
 @dataclass(frozen=True)
@@ -154,8 +171,8 @@ class Verdict:
         return self.problem is None
 
 
-def load_schedule(path: Path) -> Schedule:
-    """A schedule from its JSON file."""
+def load_recording(path: Path) -> Recording:
+    """A recorded schedule from its JSON file."""
     try:
         data = json.loads(path.read_text())
     except FileNotFoundError:
@@ -163,16 +180,30 @@ def load_schedule(path: Path) -> Schedule:
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise RedlineError(f"{path} is not a schedule: {error}") from error
     try:
-        return read_schedule(data)
+        return read_firings(data) if "firings" in data else read_hops(data).recording()
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise RedlineError(
             f"{path} is not a schedule: {type(error).__name__} {error}. It needs device, route, arms, makespan and, for "
-            "each wafer, the pick and place of every hop."
+            "each wafer, the pick and place of every hop; or net, makespan and firings with start, transition and token."
         ) from error
 
 
-def read_schedule(data: dict[str, Any]) -> Schedule:
-    """A schedule from plain data. Its own stages count, so the route need not be one of ours."""
+def read_firings(data: dict[str, Any]) -> Recording:
+    """A recording from plain data as `Schedule.to_json` makes it. What fires by itself is left to do so."""
+    net = parse_petri(data["net"]).net
+    index = {transition.name: t for t, transition in enumerate(net.transitions)}
+    lines = []
+    for firing in data["firings"]:
+        name, token = firing["transition"], firing.get("token")
+        if name not in index:
+            raise unknown(f"transition of {data['net']}:", name, index)
+        if net.transitions[index[name]].controllable:
+            lines.append((int(firing["start"]), NONE if token is None else int(token), index[name], NONE))
+    return Recording(net, int(data["makespan"]), _lines(lines))
+
+
+def read_hops(data: dict[str, Any]) -> Hops:
+    """A cluster tool's recording from plain data. Its own stages count, so the route need not be one of ours."""
     wafers = data["wafers"]
     options = ClusterTool(
         device=data["device"], wafers=len(wafers), arms=data.get("arms", 1), hold=data.get("hold", "hard"),
@@ -182,7 +213,7 @@ def read_schedule(data: dict[str, Any]) -> Schedule:
     plan = plan_tool(options, *_own_route(data, device))
     hops = tuple(tuple((int(hop["pick"]), int(hop["place"])) for hop in wafer) for wafer in wafers)
     targets = tuple(tuple(hop.get("to") for hop in wafer) for wafer in wafers)
-    return Schedule(plan, int(data["makespan"]), hops, targets)
+    return Hops(plan, int(data["makespan"]), hops, targets)
 
 
 def _own_route(data: dict[str, Any], device: Device) -> tuple[Route | None, Device]:
@@ -193,8 +224,12 @@ def _own_route(data: dict[str, Any], device: Device) -> tuple[Route | None, Devi
     return Route(str(data.get("route", "recorded")), (stages[1:-1],), device.name), replace(device, before=(), after=())
 
 
-def script_of(schedule: Schedule, net: Net) -> np.ndarray:
-    """The schedule as lines for `follow`; tokens are numbered as they leave the source."""
+def _lines(lines: list[tuple[int, int, int, int]]) -> np.ndarray:
+    return np.array(sorted(lines, key=lambda line: line[0]), np.int32).reshape(-1, 4)
+
+
+def script_of(schedule: Hops, net: Net) -> np.ndarray:
+    """Hops as lines for `follow`; tokens are numbered as they leave the source."""
     order = sorted(range(len(schedule.hops)), key=lambda w: (schedule.hops[w][0][0] if schedule.hops[w] else 0, w))
     index = {transition.name: t for t, transition in enumerate(net.transitions)}
     lines = []
@@ -202,33 +237,33 @@ def script_of(schedule: Schedule, net: Net) -> np.ndarray:
         for hop, (pick, place) in enumerate(schedule.hops[wafer]):
             lines.append((pick, token, NONE, 2 * hop))
             lines.append((place, token, _named_put(schedule, index, wafer, hop), 2 * hop + 1))
-    return np.array(sorted(lines, key=lambda line: line[0]), np.int32).reshape(-1, 4)
+    return _lines(lines)
 
 
-def _named_put(schedule: Schedule, index: dict[str, int], wafer: int, hop: int) -> int:
-    target = schedule.targets[wafer][hop]
+def _named_put(schedule: Hops, index: dict[str, int], wafer: int, hop: int) -> int:
+    target = schedule.targets[wafer][hop] if schedule.targets else None
     if target is None:
         return NONE
     names = [f"t_{robot}_{target}" for robot in schedule.plan.device.robots]
     return next((index[name] for name in names if name in index), NONE)
 
 
-def verify(schedule: Schedule, turbo: bool = True) -> Verdict:
-    """Play a schedule again and compare."""
-    net = build_net(schedule.plan)
-    script = script_of(schedule, net)
-    played = play_script(net, script, turbo)
-    return Verdict(schedule.makespan, played.makespan, played.outcome, _problem(schedule, script, played), played)
+def verify(recording: Recording, turbo: bool = True) -> Verdict:
+    """Play a recording and compare."""
+    played = play_script(recording.net, recording.script, turbo)
+    return Verdict(recording.makespan, played.makespan, played.outcome, _problem(recording, played), played)
 
 
-def _problem(schedule: Schedule, script: np.ndarray, played: Played) -> str | None:
+def _problem(recording: Recording, played: Played) -> str | None:
+    who = "wafer" if recording.net.routes else "token"
     if played.outcome == "scrap":
-        return f"wafer {played.scrapped} was scrapped at {played.makespan}"
-    if played.lines < len(script):
-        time, token = script[played.lines, :2]
-        return f"what wafer {token} does at {time} cannot be done then"
+        return f"{who} {played.scrapped} was scrapped at {played.makespan}"
+    if played.lines < len(recording.script):
+        time, token, t, _ = recording.script[played.lines].tolist()
+        what = f"what {who} {token} does" if token != NONE else recording.net.transitions[t].name
+        return f"{what} at {time} cannot be done then"
     if played.outcome != "done":
-        return f"it ended in a {played.outcome} at {played.makespan} with {played.finished} wafers done"
-    if played.makespan != schedule.makespan:
-        return f"it ends at {played.makespan}, not at {schedule.makespan}"
+        return f"it ended in a {played.outcome} at {played.makespan} with {played.finished} {who}s done"
+    if played.makespan != recording.makespan:
+        return f"it ends at {played.makespan}, not at {recording.makespan}"
     return None
