@@ -34,6 +34,8 @@ class PPOConfig:
     """How far a probability may move before the objective stops rewarding it."""
     entropy: float = 0.003
     """Weight of the entropy bonus."""
+    anneal_entropy: bool = False
+    """Let the entropy bonus fall linearly to zero over the run."""
     value: float = 0.5
     """Weight of the value loss."""
     max_grad_norm: float = 0.5
@@ -44,6 +46,12 @@ class PPOConfig:
     """Scale advantages to mean 0 and deviation 1 over the rollout."""
     reward_scale: float = 0.1
     """Rewards are multiplied by this before learning; reported returns are not."""
+    normalise_returns: bool = False
+    """Also divide rewards by how much returns vary, as seen so far; for envs whose returns are of unknown size."""
+    elite: int = 0
+    """Best episodes to remember and imitate; for envs in which nothing is left to chance. 0 imitates none."""
+    imitation: float = 0.1
+    """Weight of imitating them."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,8 @@ class TrainConfig:
     """Let torch.compile have the network instead of our own gradient code: slow to start, for networks on a GPU."""
     reuse: int = 0
     """Learn again from this many earlier rollouts, with truncated importance weights (V-trace)."""
+    warm_start: str = ""
+    """Timed nets: begin by imitating a rule (insertion, SPT, MWR, MOR, FIFO, or best of them) or a schedule FILE.json."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """How PPO learns from a rollout."""
 
@@ -91,7 +101,7 @@ class TrainConfig:
         """Refuse what cannot work, saying what would."""
         at_least(1, num_envs=self.num_envs, num_steps=self.num_steps, epochs=self.ppo.epochs)
         at_least(1, minibatches=self.ppo.minibatches)
-        at_least(0, threads=self.threads, reuse=self.reuse, seed=self.seed)
+        at_least(0, threads=self.threads, reuse=self.reuse, seed=self.seed, elite=self.ppo.elite)
         for name in ("total_steps", "total_episodes"):
             if getattr(self, name) is not None:
                 at_least(1, **{name: getattr(self, name)})
@@ -170,6 +180,7 @@ def _check_ranges(ppo: PPOConfig) -> None:
         ("entropy", ppo.entropy, 0.0, 1e6),
         ("value", ppo.value, 0.0, 1e6),
         ("reward-scale", ppo.reward_scale, 1e-9, 1e9),
+        ("imitation", ppo.imitation, 0.0, 1e6),
         ("target-kl", 0.01 if ppo.target_kl is None else ppo.target_kl, 1e-9, 1e9),
     ):
         if not low <= value <= high:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,10 @@ from redline.learn.batch import Batch, Gatherer, Steps, plain_batch
 from redline.learn.config import PPOConfig
 from redline.learn.fused import Gradient, part_gradient
 from redline.learn.gae import gae, vtrace
+from redline.learn.imitation import Demonstrations
 from redline.learn.policy import Policy
 from redline.learn.reuse import as_seen_today
+from redline.learn.scale import Scale
 from redline.rollout import Rollout
 from redline.timing.stopwatch import Stopwatch
 
@@ -85,31 +88,57 @@ class PPO:
         self.fused = policy.device.type == "cpu" if fused is None else fused
         self.optimizer = torch.optim.Adam([policy.weights], lr=config.learning_rate, eps=1e-5, fused=True)
         self._rng = np.random.default_rng(seed)
+        self.scale = Scale()
+        self._entropy = config.entropy
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, "learner", torch.set_num_threads, (1,)) if threads > 1 else None
 
     def update(
-        self, rollout: Rollout, watch: Stopwatch, progress: float = 0.0, earlier: Sequence[Rollout] = ()
+        self,
+        rollout: Rollout,
+        watch: Stopwatch,
+        progress: float = 0.0,
+        earlier: Sequence[Rollout] = (),
+        models: Demonstrations | None = None,
     ) -> dict[str, float]:
-        """Learn from a rollout, and again from `earlier` ones. `progress` in [0, 1] anneals the step size."""
+        """Learn from a rollout, again from `earlier` ones, and by imitation from `models`.
+
+        `progress` in [0, 1] anneals what is to be annealed.
+        """
         config = self.config
+        left = 1 - progress
+        self._entropy = config.entropy * (left if config.anneal_entropy else 1)
         for group in self.optimizer.param_groups:
-            group["lr"] = config.learning_rate * (1 - progress if config.anneal else 1)
+            group["lr"] = config.learning_rate * (left if config.anneal else 1)
         with watch.span("gae"):
             rollouts, steps = self._steps(rollout, earlier)
         with watch.span("batch"):
             table = self._table(rollouts)
         losses: list[Loss] = []
+        imitation = float("nan")
         for batch in self._batches(steps, len(table.values), watch):
             loss = self._gradient(batch, table, watch)
             losses.append(loss)
             if config.target_kl is not None and loss.kl > config.target_kl:
                 break
+            if models is not None:
+                with watch.span("imitate"):
+                    imitation = models.add_gradient(self.policy, config.imitation, self._rng)
             with watch.span("optimizer"):
                 torch.nn.utils.clip_grad_norm_(self.policy.weights, config.max_grad_norm)
                 self.optimizer.step()
         with watch.span("metrics"):
-            return self._metrics(losses, rollouts[0], steps)
+            metrics = self._metrics(losses, rollouts[0], steps)
+            if config.normalise_returns:
+                self._rescale(steps.returns[: rollouts[0].num_steps])
+            return metrics if models is None else {**metrics, "imitation": imitation}
+
+    def _rescale(self, returns: np.ndarray) -> None:
+        """Count in the returns just seen, and let the critic say the same as before in the new unit."""
+        change = self.scale.see(returns)
+        with torch.no_grad():
+            self.policy.critic.weight.mul_(change)
+            self.policy.critic.bias.mul_(change)
 
     def _steps(self, rollout: Rollout, earlier: Sequence[Rollout]) -> tuple[list[Rollout], Steps]:
         """The steps of all rollouts, flat, with their advantages and returns."""
@@ -117,7 +146,7 @@ class PPO:
         gamma, lam = np.float32(config.gamma), np.float32(config.gae_lambda)
         rollouts, parts, first = [rollout], [], 0
         for k, each in enumerate((rollout, *earlier)):
-            scaled = each.rewards * np.float32(config.reward_scale)
+            scaled = each.rewards * np.float32(config.reward_scale / self.scale.unit)
             if k == 0:
                 ends = (each.terminated, each.truncated)
                 advantages = gae(scaled, each.values, each.next_values, *ends, gamma, lam)
@@ -176,7 +205,7 @@ class PPO:
                 tensors = _to_tensors(part, self.policy.device)
                 masks = None if table.masks is None else table.masks[tensors.rows]
                 logits, values = self.policy(table.values[tensors.rows], masks)
-                loss = ppo_loss(logits, values, tensors, self.config)
+                loss = ppo_loss(logits, values, tensors, self._now())
             with watch.span("backward"):
                 loss.total.backward()
             losses.append([float(x) for x in loss[1:]])
@@ -187,14 +216,14 @@ class PPO:
 
         The watch is told how long the threads were at the loss and at its gradient, on average.
         """
-        layers = self.policy.layers(self.policy.weights.data)
+        layers, config = self.policy.layers(self.policy.weights.data), self._now()
         grads = torch.empty(len(parts), self.policy.weights.numel())
 
         def work(k: int) -> Gradient:
             rows = torch.from_numpy(parts[k].rows)
             masks = None if table.masks is None else table.masks[rows]
             part_grads = self.policy.layers(grads[k])
-            return part_gradient(layers, part_grads, table.values[rows], masks, parts[k], self.config)
+            return part_gradient(layers, part_grads, table.values[rows], masks, parts[k], config)
 
         spread = self._pool.map if self._pool is not None and len(parts) > 1 else map
         found = list(spread(work, range(len(parts))))
@@ -207,8 +236,12 @@ class PPO:
     def _whole_loss(self, parts: Sequence[Sequence[float]]) -> Loss:
         """The loss of a batch from those of its parts."""
         policy, value, entropy, kl, clipped = (sum(each) for each in zip(*parts, strict=True))
-        total = policy + self.config.value * value - self.config.entropy * entropy
+        total = policy + self.config.value * value - self._entropy * entropy
         return Loss(total, policy, value, entropy, kl, clipped)
+
+    def _now(self) -> PPOConfig:
+        """The config with what is annealed at its present value."""
+        return replace(self.config, entropy=self._entropy)
 
     def _metrics(self, losses: list[Loss], rollout: Rollout, steps: Steps) -> dict[str, float]:
         fresh = steps.returns[: rollout.num_steps]
@@ -228,12 +261,15 @@ class PPO:
         }
 
     def snapshot_arrays(self) -> dict[str, np.ndarray]:
-        """The optimiser's state."""
+        """The optimiser's state, and the unit of returns."""
         states = self.optimizer.state_dict()["state"]
         return {
-            f"{index}.{name}": tensor.cpu().numpy().copy()
-            for index, state in states.items()
-            for name, tensor in state.items()
+            "scale": self.scale.snapshot(),
+            **{
+                f"{index}.{name}": tensor.cpu().numpy().copy()
+                for index, state in states.items()
+                for name, tensor in state.items()
+            },
         }
 
     def order_state(self) -> dict[str, Any]:
@@ -243,7 +279,10 @@ class PPO:
     def restore(self, arrays: dict[str, np.ndarray], order_state: dict[str, Any]) -> None:
         """Go on from what `snapshot_arrays` and `order_state` gave."""
         state: dict[int, dict[str, Tensor]] = {}
+        self.scale.restore(arrays.get("scale"))
         for key, array in arrays.items():
+            if key == "scale":
+                continue
             index, name = key.split(".")
             state.setdefault(int(index), {})[name] = torch.from_numpy(array.copy())
         groups = self.optimizer.state_dict()["param_groups"]

@@ -18,6 +18,8 @@ from redline.envs import is_simulator
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
+from redline.learn.elite import Elite
+from redline.learn.imitation import Demonstrations, clone
 from redline.learn.policy import Policy
 from redline.learn.portable import unpacker
 from redline.learn.ppo import PPO
@@ -69,6 +71,7 @@ class Trainer:
         self.step = self.episodes = self.number = 0
         self.collecting = False  # whether an update is under way and has changed nothing yet
         self._earlier: deque[Rollout] = deque(maxlen=config.reuse)
+        self.elite = Elite(config.ppo.elite)
 
     @property
     def progress(self) -> float:
@@ -87,6 +90,9 @@ class Trainer:
     def update(self) -> Update:
         """Collect once and learn from it."""
         watch, config = self.watch, self.config
+        if config.warm_start and self.number == 0:
+            with watch.span("clone"):
+                self._warm_up()
         self.actor.version = self.number
         self.collecting = True
         with watch.span("collect"):
@@ -95,7 +101,8 @@ class Trainer:
                 rollout = self.engine.collect(self.actor, config.num_steps, watch)
         self.collecting = False
         with watch.span("learn"):
-            metrics = self.ppo.update(rollout, watch, self.progress, tuple(self._earlier))
+            models = self._models(rollout)
+            metrics = self.ppo.update(rollout, watch, self.progress, tuple(self._earlier), models)
         if config.reuse:
             self._earlier.append(rollout)
         self.number += 1
@@ -103,6 +110,23 @@ class Trainer:
         self.episodes += len(rollout.episode_returns)
         metrics = {**_episode_metrics(rollout), **metrics, **self._fault_metrics()}
         return Update(self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap())
+
+    def _warm_up(self) -> None:
+        """Begin where a rule is, instead of nowhere. Its episode is the first of the best."""
+        from redline.learn.warm_start import demonstrate  # only nets have rules
+
+        episode = demonstrate(self.config)
+        clone(self.policy, Demonstrations(self.policy, [episode]), np.random.default_rng(self.config.seed))
+        if self.elite.keep:
+            self.elite.add(episode)
+
+    def _models(self, rollout: Rollout) -> Demonstrations | None:
+        """What to imitate: the best episodes so far, if any are to be kept."""
+        if not self.elite.keep:
+            return None
+        with self.watch.span("elite"):
+            self.elite.see(rollout)
+            return Demonstrations(self.policy, self.elite.episodes) if self.elite.episodes else None
 
     def _fault_metrics(self) -> dict[str, float]:
         """Restarts and lost episodes since the start of the process, once there are any."""
@@ -118,6 +142,7 @@ class Trainer:
         arrays |= {f"actor.{name}": array for name, array in self.actor.snapshot().items()}
         if not self.collecting:  # a collect that was broken off has left the envs in the middle of something
             arrays |= {f"engine.{name}": array for name, array in (self.engine.snapshot() or {}).items()}
+        arrays |= {f"elite.{name}": array for name, array in self.elite.snapshot().items()}
         for k, rollout in enumerate(self._earlier):
             kept = {name: value for name, value in vars(rollout).items() if isinstance(value, np.ndarray)}
             arrays |= {f"earlier.{k}.{name}": array for name, array in kept.items()}
@@ -129,6 +154,7 @@ class Trainer:
         self.policy.load_state_dict({name: torch.from_numpy(a) for name, a in below(arrays, "policy").items()})
         self.ppo.restore(below(arrays, "ppo"), values["order"])
         self.actor.restore(below(arrays, "actor"))
+        self.elite.restore(below(arrays, "elite"))
         self._earlier.clear()
         for k in range(self.config.reuse):
             if saved := below(arrays, f"earlier.{k}"):
@@ -163,7 +189,7 @@ def train(config: TrainConfig) -> Iterator[Update]:
 def warm_up(config: TrainConfig) -> None:
     """Have everything compiled that a run needs, by a tiny run of the same kind, so that no update has to wait for it."""
     once = dataclasses.replace(config.ppo, minibatches=1)
-    tiny = dataclasses.replace(config, engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once)
+    tiny = dataclasses.replace(config, warm_start="", engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once)
     if not is_simulator(config.env):  # an env of somebody else is left alone
         tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2})
     trainer = Trainer(tiny)

@@ -175,6 +175,8 @@ def hand_over(net, state, i, p, k):
     stay = net.steps[token.row].stay
     link(state, i, p, k)
     token.row += 1
+    env.moved += 1
+    env.moves += 1
     token.moving = 0
     token.entered = env.clock
     token.ready = env.clock + stay

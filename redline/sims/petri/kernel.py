@@ -15,11 +15,12 @@ from redline.sims.petri.state import (
     RUNNING,
     SCRAPPED,
 )
-from redline.sims.petri.tables import FAR, MAKESPAN, NONE, PROCESS, ROBOT
+from redline.sims.petri.tables import FAR, MAKESPAN, NONE, PROCESS, PROGRESS, ROBOT
 from redline.sims.rng import uniform
 from redline.sims.speed import inlined, kernel, rule
 
 FAILURE, UNFINISHED = 2.0, 2.0
+WAY = 6.0
 TIME, PROCESSING, OVERSTAY, HOLD = -10.0, 5.0, -4.0, -6.0  # per second
 WAFER_DONE, ALL_DONE, SCRAP, IDLE, TIME_LIMIT = 500.0, 3000.0, -4000.0, -1000.0, -100.0
 
@@ -49,7 +50,7 @@ def clear(net, state, i):
     """Nobody anywhere, nothing under way."""
     env = state.envs[i]
     env.score = 0.0
-    env.clock = env.steps = env.finished = env.fired = env.underway = env.released = env.gate_opens = env.idle = 0
+    env.clock = env.steps = env.finished = env.moves = env.fired = env.underway = env.released = env.gate_opens = env.idle = 0
     env.outcome = RUNNING
     env.scrapped = NONE
     env.margin_min = env.margin_sum = env.margins = 0
@@ -150,7 +151,7 @@ def act(net, state, i, action):
 @inlined
 def open_step(env):
     """Nothing has happened yet that the next step pays for."""
-    env.elapsed = env.processing = env.overstaying = env.holding = env.arrived = env.idled = 0
+    env.elapsed = env.processing = env.overstaying = env.holding = env.arrived = env.moved = env.idled = 0
 
 
 @inlined
@@ -188,6 +189,9 @@ def score(constants, env):
         if failed(env):
             reward -= FAILURE + UNFINISHED * (constants.goal - env.finished) / constants.goal
         return reward
+    if constants.reward == PROGRESS:
+        reward = WAY * env.moved / constants.moves - env.elapsed / constants.lower_bound
+        return reward - FAILURE if failed(env) else reward
     reward = TIME * env.elapsed + PROCESSING * env.processing + OVERSTAY * env.overstaying + HOLD * env.holding
     reward += WAFER_DONE * env.arrived + IDLE * env.idled
     if env.outcome == DONE:

@@ -16,7 +16,7 @@ KINDS = ("plain", "source", "process", "buffer", "robot", "sink", "machine")
 """What a place stands for; only observations, the dense reward and the guards care."""
 OVERSTAYS = ("ignore", "penalty", "fail")
 GUARDS = ("release", "lookahead", "free_slot", "least_used", "arm_lock")
-REWARDS = ("makespan", "ct_dense")
+REWARDS = ("makespan", "progress", "ct_dense")
 LAYOUTS = ("places", "tool", "jobs")
 NEXT = 0
 """The wait that lasts until the next event."""

@@ -12,8 +12,10 @@ import numpy as np
 from redline.errors import RedlineError, unknown
 from redline.sims.petri import kernel
 from redline.sims.petri.bounds import carriers, flow
-from redline.sims.petri.cluster_tool import Plan, Stage
+from redline.sims.petri.cluster_tool import ClusterTool, Plan, Stage
+from redline.sims.petri.instances import Instance
 from redline.sims.petri.net import NEXT, Net
+from redline.sims.petri.replay import Hops, script_of
 from redline.sims.petri.state import RUNNING, State, new_finals, new_state
 from redline.sims.petri.tables import FAR, NONE, tabulate
 from redline.sims.speed import at_speed
@@ -109,13 +111,14 @@ class Game:
 # Cluster tools
 
 
-def insert_without_waiting(plan: Plan) -> list[list[tuple[int, int]]]:
+def insert_without_waiting(plan: Plan) -> tuple[tuple[tuple[int, int], ...], ...]:
     """(pick, place) of every hop of every wafer: each is released at the first time it can run through unhindered.
 
     Always feasible, because no wafer ever waits. It plans for one arm, whatever the robots have.
     """
     taken: dict[str, list[tuple[int, int]]] = {}
-    hops, release = [], 0
+    hops: list[tuple[tuple[int, int], ...]] = []
+    release = 0
     for kind in plan.wafer_types:
         demands, delay = _demands(plan, plan.types[kind], taken, release)
         while delay:
@@ -123,8 +126,8 @@ def insert_without_waiting(plan: Plan) -> list[list[tuple[int, int]]]:
             demands, delay = _demands(plan, plan.types[kind], taken, release)
         for name, start, end in demands:
             taken.setdefault(name, []).append((start, end))
-        hops.append(_hops(plan, plan.types[kind], release))
-    return hops
+        hops.append(tuple(_hops(plan, plan.types[kind], release)))
+    return tuple(hops)
 
 
 def _hops(plan: Plan, stages: Sequence[Stage], release: int) -> list[tuple[int, int]]:
@@ -172,6 +175,33 @@ def insertion_makespan(plan: Plan) -> int:
         hops[0][0] + flow(plan, plan.types[kind])
         for hops, kind in zip(insert_without_waiting(plan), plan.wafer_types, strict=True)
     )
+
+
+# Rules by name
+
+
+def rules_for(instance: Instance) -> tuple[str, ...]:
+    """The rules that can play a net."""
+    if instance.net.operations:
+        return DISPATCHING
+    return (INSERTION,) if isinstance(instance.options, ClusterTool) else ()
+
+
+def rule_actions(instance: Instance, rule: str, turbo: bool = True) -> list[int]:
+    """What a rule does on a net, from the first decision to the last."""
+    known = rules_for(instance)
+    if not known:
+        raise RedlineError(f"No rule plays {instance.name}: rules are for cluster tools and job shops.")
+    if rule not in known:
+        raise unknown("rule", rule, known)
+    if rule == INSERTION:
+        plan = instance.plan()
+        return actions_for(instance.net, script_of(Hops(plan, 0, insert_without_waiting(plan)), instance.net), turbo)
+    dispatcher, game, actions = Dispatcher(instance.net, rule), Game(instance.net, turbo), []
+    while game.running:
+        actions.append(int(dispatcher.act(game.state, game.mask)[0]))
+        game.step(actions[-1])
+    return actions
 
 
 # Schedules as actions

@@ -24,6 +24,7 @@ ENV = np.dtype(
         ("outcome", np.int32),
         ("steps", np.int32),  # decisions since reset
         ("finished", np.int32),  # tokens that reached the goal
+        ("moves", np.int32),  # steps that tokens went along their routes
         ("fired", np.int32),  # firings begun
         ("underway", np.int32),  # firings begun and not ended: the first so many of `firings`
         ("released", np.int32),
@@ -39,6 +40,7 @@ ENV = np.dtype(
         ("overstaying", np.int32),
         ("holding", np.int32),
         ("arrived", np.int32),
+        ("moved", np.int32),  # tokens that went a step further on their route
         ("idled", np.int32),
     ],
     align=True,

@@ -24,7 +24,7 @@ from redline.sims.petri.net import (
 PLAIN, SOURCE, PROCESS, BUFFER, ROBOT, SINK, MACHINE = range(len(KINDS))
 IGNORE, PENALTY, FAIL = range(len(OVERSTAYS))
 RELEASE, LOOKAHEAD, FREE_SLOT, LEAST_USED, ARM_LOCK = (1 << k for k in range(len(GUARDS)))
-MAKESPAN, CT_DENSE = range(len(REWARDS))
+MAKESPAN, PROGRESS, CT_DENSE = range(len(REWARDS))
 PLACES, TOOL, JOBS = range(len(LAYOUTS))
 FAR = 1 << 30
 """No limit: a time or a count that is never reached."""
@@ -91,6 +91,7 @@ CONSTANTS = np.dtype(
         ("horizon", np.int32),
         ("max_steps", np.int32),
         ("goal", np.int32),  # tokens wanted in all
+        ("moves", np.int32),  # steps of all routes, or tokens wanted where they are counted
         ("urgent_wait", np.int32),
         ("skip_forced_waits", np.int32),
         ("non_delay", np.int32),
@@ -299,6 +300,7 @@ def _constants(net: Net, cells: int, operations: np.recarray) -> tuple[int, ...]
     return (
         bool(net.routes), len(net.actions) - len(rules.waits),
         FAR if net.horizon is None else net.horizon, FAR if net.max_steps is None else net.max_steps, goal,
+        sum(len(net.routes[kind]) for kind in net.token_types) or goal,
         FAR if rules.urgent_wait is None else rules.urgent_wait, rules.skip_forced_waits, rules.non_delay,
         FAR if rules.wip_limit is None else rules.wip_limit, REWARDS.index(rules.reward),
         rules.lower_bound or net.horizon or 1, LAYOUTS.index(rules.layout), rules.observe_clock,

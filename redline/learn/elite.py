@@ -1,0 +1,165 @@
+"""The best episodes so far, kept whole, so that the policy can be drawn back to them (self-imitation).
+
+Where nothing is left to chance a good episode can be played again by whoever remembers it, and PPO, which forgets a
+rollout once it has learned from it, need not find it twice.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from redline.rollout import Rollout
+from redline.sims.speed import kernel
+
+LONGEST = 32
+"""Rollouts an episode may reach over and still be kept whole."""
+
+
+MOST_AT_ONCE = 4
+"""Episodes of one rollout that are looked at, for each that is kept: equal ones come in crowds."""
+
+
+class Episode(NamedTuple):
+    """What was seen and done in an episode, and what it came to."""
+
+    total: float
+    observations: np.ndarray  # [L, ...]
+    masks: np.ndarray | None  # bool [L, actions]
+    actions: np.ndarray  # int64 [L]
+
+
+class Part(NamedTuple):
+    """As much of a rollout as episodes are put together from."""
+
+    first: int  # its first step, counted from the start of the run
+    rows: np.ndarray
+    actions: np.ndarray
+    observations: np.ndarray
+    masks: np.ndarray | None
+
+
+@kernel
+def _endings(rewards, ended, held, first, totals, begun, wanted):
+    """Add rewards up; returns env, first step, last step and return of every episode that ended with more than `wanted`.
+
+    `totals` and `begun` [N] are those of the episodes under way. A step that is not held breaks its episode off.
+    """
+    found = np.empty((ended.sum(), 4))
+    count = 0
+    for t in range(rewards.shape[0]):
+        for i in range(rewards.shape[1]):
+            if held[t, i]:
+                totals[i] += rewards[t, i]
+                if ended[t, i] and totals[i] > wanted:
+                    found[count, 0], found[count, 1], found[count, 2], found[count, 3] = i, begun[i], first + t, totals[i]
+                    count += 1
+            if ended[t, i] or not held[t, i]:
+                totals[i] = 0.0
+                begun[i] = first + t + 1
+    return found[:count]
+
+
+class Elite:
+    """Keeps the `keep` best episodes that it sees, best first, no two with the same actions."""
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self.episodes: list[Episode] = []
+        self._clock = 0
+        self._parts: list[Part] = []
+        self._totals = np.zeros(0)
+        self._begun = np.zeros(0, np.int64)
+
+    def see(self, rollout: Rollout) -> None:
+        """Look for better episodes among those that end in a rollout."""
+        num_steps, num_envs = rollout.rows.shape
+        if len(self._totals) != num_envs:
+            self._totals, self._begun = np.zeros(num_envs), np.full(num_envs, self._clock)
+        self._parts.append(Part(self._clock, rollout.rows, rollout.actions, rollout.observations, rollout.masks))
+        ended = rollout.terminated | rollout.truncated
+        found = _endings(
+            rollout.rewards, ended, rollout.cells(), self._clock, self._totals, self._begun, self._least()
+        )
+        self._clock += num_steps
+        best = np.argsort(-found[:, 3], kind="stable")[: MOST_AT_ONCE * self.keep]
+        for env, first, last, total in found[best].tolist():
+            if first >= self._parts[0].first:
+                self.add(Episode(total, *self._steps(int(env), int(first), int(last))))
+        self._drop_parts()
+
+    def add(self, episode: Episode) -> bool:
+        """Keep an episode if it is among the best; says whether it is."""
+        if episode.total <= self._least() or any(np.array_equal(episode.actions, e.actions) for e in self.episodes):
+            return False
+        self.episodes = sorted([*self.episodes, episode], key=lambda each: -each.total)[: self.keep]
+        return True
+
+    def _least(self) -> float:
+        """The return that an episode must exceed to be kept."""
+        return self.episodes[-1].total if len(self.episodes) == self.keep else -np.inf
+
+    def _steps(self, env: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        """Observations, masks and actions of one env from step `first` to `last`."""
+        seen, masks, actions = [], [], []
+        for part in self._parts:
+            steps = slice(max(0, first - part.first), max(0, last + 1 - part.first))
+            rows = part.rows[steps, env]
+            seen.append(part.observations[rows])
+            actions.append(part.actions[steps, env])
+            if part.masks is not None:
+                masks.append(part.masks[rows])
+        return np.concatenate(seen), np.concatenate(masks) if masks else None, np.concatenate(actions)
+
+    def _drop_parts(self) -> None:
+        """Let go of rollouts that no episode under way began in."""
+        oldest = self._begun.min()
+        ends = [part.first + len(part.rows) for part in self._parts]
+        self._parts = [part for part, end in zip(self._parts, ends, strict=True) if end > oldest][-LONGEST:]
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Everything needed to go on from here, as plain arrays."""
+        arrays = {}
+        for k, episode in enumerate(self.episodes):
+            own = episode._asdict() | {"total": np.array([episode.total])}
+            arrays |= {f"{k}.{name}": array for name, array in own.items() if array is not None}
+        return {**arrays, **self._under_way()}
+
+    def _under_way(self) -> dict[str, np.ndarray]:
+        """The episodes that have not ended yet, one after another."""
+        if not self._parts:
+            return {}
+        begun = np.maximum(self._begun, self._parts[0].first)
+        steps = [self._steps(i, int(first), self._clock - 1) for i, first in enumerate(begun)]
+        whole = self._begun >= self._parts[0].first
+        arrays = {
+            "totals": self._totals.copy(),
+            "lengths": np.where(whole, self._clock - begun, -1),
+            "seen": np.concatenate([seen for (seen, _, _), ok in zip(steps, whole, strict=True) if ok]),
+            "acted": np.concatenate([acted for (_, _, acted), ok in zip(steps, whole, strict=True) if ok]),
+        }
+        masks = [mask for (_, mask, _), ok in zip(steps, whole, strict=True) if ok and mask is not None]
+        return {**arrays, "allowed": np.concatenate(masks)} if masks else arrays
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from a snapshot."""
+        self.episodes = []
+        while f"{len(self.episodes)}.total" in arrays:
+            own = {name: arrays.get(f"{len(self.episodes)}.{name}") for name in Episode._fields}
+            self.episodes.append(Episode(**{**own, "total": float(own["total"][0])}))  # type: ignore[arg-type]
+        if "totals" in arrays:
+            self._restore_under_way(arrays)
+
+    def _restore_under_way(self, arrays: dict[str, np.ndarray]) -> None:
+        """One part that holds all episodes under way, each at the end of its column."""
+        lengths = arrays["lengths"]
+        self._clock = longest = max(1, int(lengths.max()))
+        self._totals = arrays["totals"].copy()
+        self._begun = np.where(lengths >= 0, longest - lengths, -1)
+        rows = np.zeros((longest, len(lengths)), np.int64)
+        firsts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 0))])
+        for i, length in enumerate(lengths):
+            rows[longest - max(0, length) :, i] = np.arange(max(0, length)) + firsts[i]
+        actions = arrays["acted"][rows] if len(arrays["acted"]) else np.zeros_like(rows)
+        self._parts = [Part(0, rows, actions, arrays["seen"], arrays.get("allowed"))]

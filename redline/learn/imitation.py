@@ -1,0 +1,58 @@
+"""Learning from episodes that somebody else played, or that the policy played itself when it was lucky."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from redline.learn.elite import Episode
+from redline.learn.policy import Policy
+
+SAMPLE = 512
+"""Steps imitated at a time."""
+CLONING_RATE, CLONING_ROUNDS = 3e-3, 2000
+
+
+class Demonstrations:
+    """The steps of episodes, ready for the network."""
+
+    def __init__(self, policy: Policy, episodes: Sequence[Episode]) -> None:
+        masks = [each.masks for each in episodes if each.masks is not None]
+        self._values = policy.values_of(np.concatenate([each.observations for each in episodes]))
+        self._masks = torch.from_numpy(np.concatenate(masks)).to(policy.device) if masks else None
+        self._actions = torch.from_numpy(np.concatenate([each.actions for each in episodes])).to(policy.device)
+
+    def __len__(self) -> int:
+        return len(self._actions)
+
+    def add_gradient(self, policy: Policy, weight: float, rng: np.random.Generator, size: int = SAMPLE) -> float:
+        """Add the gradient of imitating some of the steps to that of the weights. Returns the surprise at them."""
+        chosen = torch.from_numpy(rng.integers(0, len(self), min(size, len(self)))).to(policy.device)
+        surprise = self._surprise(policy, chosen)
+        (weight * surprise).backward()
+        return float(surprise.detach())
+
+    def _surprise(self, policy: Policy, chosen: torch.Tensor) -> torch.Tensor:
+        masks = None if self._masks is None else self._masks[chosen]
+        logits, _ = policy(self._values[chosen], masks)
+        return torch.nn.functional.cross_entropy(logits, self._actions[chosen])
+
+    def are_followed(self, policy: Policy) -> bool:
+        """Whether the policy's likeliest action is always the demonstrated one."""
+        with torch.inference_mode():
+            logits, _ = policy(self._values, self._masks)
+            return bool((logits.argmax(dim=-1) == self._actions).all())
+
+
+def clone(policy: Policy, models: Demonstrations, rng: np.random.Generator) -> int:
+    """Train the policy alone on demonstrations until it follows them, or for so many rounds. Returns the rounds."""
+    optimizer = torch.optim.Adam([policy.weights], lr=CLONING_RATE)
+    for done in range(CLONING_ROUNDS):
+        if done % 50 == 0 and models.are_followed(policy):
+            return done
+        policy.weights.grad.zero_()  # type: ignore[union-attr]
+        models.add_gradient(policy, 1.0, rng)
+        optimizer.step()
+    return CLONING_ROUNDS
