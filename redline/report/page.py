@@ -55,10 +55,12 @@ h1 { margin: 0; font-size: clamp(1.6rem, 1.2rem + 2vw, 2.2rem); line-height: 1.2
 header p { margin: 0.5rem 0 0; color: var(--muted); font-size: 1.05rem; }
 section { margin-top: 2.5rem; padding-top: 1.5rem; border-top: 1px solid var(--grid); }
 h2 { margin: 0 0 1.1rem; font-size: 1.25rem; line-height: 1.3; letter-spacing: -0.01em; }
+h3 { margin: 2rem 0 -0.75rem; font-size: 1rem; }
 a { color: var(--blue); }
 figure { margin: 1.5rem 0; overflow-x: auto; }
 figcaption { margin-top: 0.5rem; color: var(--muted); font-size: 0.875rem; }
 .chart { display: block; width: 100%; min-width: 38rem; height: auto; }
+.wide .chart { min-width: 54rem; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: 0.75rem; margin: 0 0 1.5rem; }
 .facts div { background: var(--soft); border-radius: 8px; padding: 0.9rem 1.1rem 1rem; }
 .facts dt { color: var(--muted); font-size: 0.875rem; line-height: 1.35; }
@@ -82,7 +84,7 @@ th { color: var(--muted); font-size: 0.8125rem; font-weight: 600; border-bottom-
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   figure, .scroll { overflow: visible; }
-  .chart { min-width: 0; }
+  .chart, .wide .chart { min-width: 0; }
   figure, .facts, .note, tr { break-inside: avoid; }
   h2 { break-after: avoid; }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from redline.errors import RedlineError
-from redline.files import encode_json, replace_file
 from redline.sims.petri.net import Net, Transition
 from redline.sims.petri.tables import NONE
 
@@ -63,10 +63,9 @@ class Schedule:
         rows.writerows(_row(firing) for firing in self)
         return text.getvalue()
 
-    def write(self, path: Path) -> None:
-        """Write the schedule in the form that the path's ending names."""
-        require_format(path)
-        replace_file(path, self.to_csv().encode() if path.suffix == ".csv" else encode_json(self.to_json()))
+    def encode(self, ending: str) -> bytes:
+        """The schedule as a file with that ending has it."""
+        return (self.to_csv() if ending == ".csv" else json.dumps(self.to_json(), indent=1) + "\n").encode()
 
 
 COLUMNS = ("start", "end", "transition", "token", "from", "to", "resource")
