@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from torch.distributions import Categorical
 
 from redline.envs import make_env
+from redline.envs.petri import PREFIX
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig
+from redline.learn.layers import MASKED
 
 MINIBATCHES = 4
 """What CleanRL takes by default; whole-batch updates of 51,200 steps would cost both peers memory and time."""
@@ -28,13 +30,14 @@ Contestant = Callable[[], int]
 def cleanrl_style(config: TrainConfig) -> Contestant:
     """A single-file loop as CleanRL writes it: eager PyTorch, one forward pass a step, shuffled minibatches."""
     env = make_env(config.env, config.num_envs, **config.env_options)
-    obs = torch.as_tensor(env.reset(seed=config.seed)[0], dtype=torch.float32)
+    first, infos = env.reset(seed=config.seed)
+    obs = torch.as_tensor(first, dtype=torch.float32)
     agent = _Agent(obs.shape[1], env.single_action_space.n, config.hidden)  # type: ignore[attr-defined]
     optimizer = torch.optim.Adam(agent.parameters(), lr=config.ppo.learning_rate, eps=1e-5)
-    state = {"obs": obs}
+    state: dict[str, Any] = {"obs": obs, "mask": _mask(infos)}
 
     def update() -> int:
-        batch, state["obs"] = _cleanrl_collect(agent, env, state["obs"], config)
+        batch, state["obs"], state["mask"] = _cleanrl_collect(agent, env, state["obs"], state["mask"], config)
         _cleanrl_learn(agent, optimizer, batch, config)
         return config.num_envs * config.num_steps
 
@@ -56,18 +59,34 @@ class _Agent(nn.Module):
         return nn.Sequential(*layers, nn.Linear(size, outputs))
 
 
-def _cleanrl_collect(agent: _Agent, env: Any, obs: Tensor, config: TrainConfig) -> tuple[dict[str, Tensor], Tensor]:
+def _mask(infos: dict[str, Any]) -> Tensor | None:
+    """Which actions are allowed, where the env says so."""
+    return torch.as_tensor(infos["action_mask"]) if "action_mask" in infos else None
+
+
+def _allowed(logits: Tensor, mask: Tensor | None) -> Categorical:
+    return Categorical(logits=logits if mask is None else logits.masked_fill(~mask, MASKED))
+
+
+def _cleanrl_collect(
+    agent: _Agent, env: Any, obs: Tensor, mask: Tensor | None, config: TrainConfig
+) -> tuple[dict[str, Tensor], Tensor, Tensor | None]:
     shape = (config.num_steps, config.num_envs)
     batch = {name: torch.zeros(shape) for name in ("log_probs", "values", "rewards", "dones")}
     batch["obs"], batch["actions"] = torch.zeros((*shape, obs.shape[1])), torch.zeros(shape, dtype=torch.int64)
+    if mask is not None:
+        batch["mask"] = torch.ones((*shape, mask.shape[1]), dtype=torch.bool)
     for t in range(config.num_steps):
         with torch.no_grad():
-            policy = Categorical(logits=agent.actor(obs))
+            policy = _allowed(agent.actor(obs), mask)
             actions = policy.sample()
             batch["log_probs"][t] = policy.log_prob(actions)
             batch["values"][t] = agent.critic(obs).flatten()
         batch["obs"][t], batch["actions"][t] = obs, actions
-        next_obs, rewards, terminated, truncated, _ = env.step(actions.numpy())
+        if mask is not None:
+            batch["mask"][t] = mask
+        next_obs, rewards, terminated, truncated, infos = env.step(actions.numpy())
+        mask = _mask(infos)
         batch["rewards"][t] = torch.as_tensor(rewards * config.ppo.reward_scale, dtype=torch.float32)
         batch["dones"][t] = torch.as_tensor(np.logical_or(terminated, truncated), dtype=torch.float32)
         obs = torch.as_tensor(next_obs, dtype=torch.float32)
@@ -81,7 +100,7 @@ def _cleanrl_collect(agent: _Agent, env: Any, obs: Tensor, config: TrainConfig) 
         credit = surprise + config.ppo.gamma * config.ppo.gae_lambda * live * credit
         batch["advantages"][t], following = credit, batch["values"][t]
     batch["returns"] = batch["advantages"] + batch["values"]
-    return batch, obs
+    return batch, obs, mask
 
 
 def _cleanrl_learn(
@@ -91,7 +110,7 @@ def _cleanrl_learn(
     size, ppo = len(flat["actions"]), config.ppo
     for _ in range(ppo.epochs):
         for part in torch.randperm(size).split(size // MINIBATCHES):
-            policy = Categorical(logits=agent.actor(flat["obs"][part]))
+            policy = _allowed(agent.actor(flat["obs"][part]), flat["mask"][part] if "mask" in flat else None)
             ratio = (policy.log_prob(flat["actions"][part]) - flat["log_probs"][part]).exp()
             advantages = flat["advantages"][part]
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
@@ -112,6 +131,9 @@ def stable_baselines3(config: TrainConfig) -> Contestant:
     except ImportError as error:
         raise RedlineError("Stable-Baselines3 is not installed. Try: pip install 'redline[peers]'") from error
     from redline.envs.sb3 import Sb3VecEnv
+
+    if config.env.startswith(PREFIX):
+        raise RedlineError("Stable-Baselines3's PPO knows no action masks, so it cannot play nets.")
 
     env = Sb3VecEnv(make_env(config.env, config.num_envs, **config.env_options), seed=config.seed)
     steps, ppo = config.num_envs * config.num_steps, config.ppo

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from redline.cli.console import err, out, print_json, short
 from redline.cli.options import Output, combine, parse
+from redline.cli.train import changed_options, env_parts
 from redline.errors import RedlineError, unknown
 from redline.learn.config import TrainConfig, at_least
 
@@ -152,17 +153,10 @@ def _bench_sim(arguments: list[str]) -> int:
 
 
 def _bench_train(arguments: list[str]) -> int:
-    from redline.envs import ENVS
-
-    name = next((each for each in arguments if not each.startswith("-")), "cage2")
-    if name not in ENVS and not any(each in ("-h", "--help") for each in arguments):
-        raise unknown("env", name, ENVS)
-    options = {"cage2": ENVS["cage2"].options}
-    command: Any = parse(
-        "bench train", combine("Bench", training=TrainConfig, **options, bench=Train, output=Output), arguments
-    )
-    env_options = {f.name: getattr(command.cage2, f.name) for f in dataclasses.fields(command.cage2)}
-    config = dataclasses.replace(command.training, env_options=env_options)
+    parts: dict[str, Any] = {"training": TrainConfig}
+    arguments, name, options = env_parts(arguments, parts)
+    command: Any = parse("bench train", combine("Bench", **parts, bench=Train, output=Output), arguments)
+    config = dataclasses.replace(command.training, env_options={**options, **changed_options(command, name)})
     if config.total_steps or config.total_episodes:
         raise RedlineError("A benchmark has no --total-steps or --total-episodes. Try --turns 9 for a longer one.")
     from redline.bench.measure import describe_machine
@@ -228,7 +222,7 @@ def _print_train(result: Any, machine: dict[str, Any], config: TrainConfig) -> N
         soft_wrap=True,
     )
     for text in result.missing:
-        out.print(text, soft_wrap=True)
+        out.print(text, soft_wrap=True, markup=False)
     out.print(machine_line(machine), soft_wrap=True)
 
 

@@ -232,9 +232,10 @@ def _seconds(value: float | None) -> str:
 
 def bench_train(arguments: list[str], settings: type) -> int:
     """Parse, train a little with every engine, print the timing tables of the guides."""
-    parts: dict[str, type] = {}
+    parts: dict[str, Any] = {"training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
-    command: Any = parse("bench train", _train_command(parts, settings), arguments)
+    parts["training"] = dataclasses.replace(parts["training"], num_envs=GUIDES_NUM_ENVS)
+    command: Any = parse("bench train", combine("Bench", **parts, bench=settings, output=Output), arguments)
     options |= changed_options(command, name)
     config = dataclasses.replace(command.training, env_options=options)
     if config.total_steps or config.total_episodes:
@@ -266,15 +267,6 @@ def bench_train(arguments: list[str], settings: type) -> int:
             out.print()
     out.print(machine_line(machine), soft_wrap=True)
     return 0
-
-
-def _train_command(parts: dict[str, type], settings: type) -> type:
-    training = dataclasses.field(default_factory=lambda: TrainConfig(num_envs=GUIDES_NUM_ENVS))
-    rest = [
-        (part, kind, dataclasses.field(default_factory=kind))
-        for part, kind in {**parts, "bench": settings, "output": Output}.items()
-    ]
-    return dataclasses.make_dataclass("Bench", [("training", TrainConfig, training), *rest], frozen=True)
 
 
 def _print_times(rows: list[dict[str, Any]], config: TrainConfig, parts: dict[str, tuple[str, ...]]) -> None:

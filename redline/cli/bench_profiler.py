@@ -28,7 +28,7 @@ class Turns:
 
 def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
-    parts: dict[str, type] = {"measuring": Turns, "training": TrainConfig}
+    parts: dict[str, Any] = {"measuring": Turns, "training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
     command: Any = parse("bench profiler", combine("BenchProfiler", **parts, output=Output), arguments)
     options |= changed_options(command, name)

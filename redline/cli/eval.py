@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from redline.cli.console import out, print_json
+from redline.cli.eval_petri import Nets
 from redline.cli.options import Output, parse
 from redline.errors import RedlineError, unknown
 from redline.learn.config import at_least
@@ -23,9 +24,11 @@ class Eval:
     """Play fresh episodes with a trained policy (or a baseline) and print means and standard errors."""
 
     target: tyro.conf.Positional[str]
-    """A run folder, one of its checkpoints, or a baseline (see --policy). With --policy: the env, cage2."""
+    """A run folder, one of its checkpoints, a baseline (see --policy), or a timed net, whose rules are then scored, e.g.
+    petri:jobshop/ft06. With --policy: the env, cage2 or a timed net."""
     policy: str | None = None
-    """A baseline to score: sleep, random, react-restore, or greedy:ORDER, which restores by the true state in that order."""
+    """A baseline to score: sleep, random, react-restore, or greedy:ORDER, which restores by the true state in that order.
+    On timed nets a rule: insertion, SPT, MWR, MOR or FIFO."""
     episodes: int = 1000
     """Episodes in each setting; the official protocol plays 1,000."""
     lengths: tuple[int, ...] = (30, 50, 100)
@@ -40,6 +43,7 @@ class Eval:
     """Always take the likeliest action instead of drawing one."""
     seed: int = 0
     """Seed of the episodes."""
+    nets: Annotated[Nets, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Nets)
     output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
 
     def __post_init__(self) -> None:
@@ -61,6 +65,11 @@ def run(arguments: list[str]) -> int:
     if command.green_agent not in GREEN_AGENTS:
         raise unknown("green agent", command.green_agent, GREEN_AGENTS)
     rule_sets = _chosen("rule set", command.rules, RULES)
+    if command.target.startswith("petri:"):
+        from redline.cli.eval_petri import eval_net
+
+        _refuse_protocol(command, command.target)
+        return eval_net(command.target, command.policy, command.nets, command.seed, command.output)
     from redline.baselines import BASELINES, GREEDY, is_baseline
     from redline.evaluate import as_json, evaluate_cage2, load_policy, scenario_of
     from redline.sims.cage2.scenario import Scenario, parse_order
@@ -75,6 +84,7 @@ def run(arguments: list[str]) -> int:
     if command.policy is not None and not is_baseline(name):
         raise unknown("policy", name, BASELINES)
     if is_baseline(name):
+        _refuse_nets(command, "cage2")
         policy, scenario, about = name, Scenario(), {"policy": name}
         if name.startswith(GREEDY):
             parse_order(name.removeprefix(GREEDY))
@@ -86,6 +96,12 @@ def run(arguments: list[str]) -> int:
             )
         trained = load_policy(Path(name))
         about = {"policy": str(trained.path), "step": trained.step, "env": trained.config.env}
+        if trained.config.env.startswith("petri:"):
+            from redline.cli.eval_petri import eval_run
+
+            _refuse_protocol(command, trained.config.env)
+            return eval_run(trained, about, command.nets, command.seed, command.output)
+        _refuse_nets(command, trained.config.env)
         if trained.config.env != "cage2":
             return _eval_other(trained, command, about)
         policy, scenario = trained.policy, scenario_of(trained.config)
@@ -168,15 +184,28 @@ def _describe(scenario: Any) -> str:
     return f"observation {scenario.observation}{depth}, wrapper {scenario.wrapper}, actions {scenario.actions}{green}{obeys}"
 
 
+_PROTOCOL = ("lengths", "red_agent", "rules", "green_agent")
+
+
+def _refuse_protocol(command: Eval, env: str, *options: str) -> None:
+    """Say so when an option was given that means nothing for this env."""
+    for name in options or (*_PROTOCOL, "episodes", "deterministic"):
+        if getattr(command, name) != Eval.__dataclass_fields__[name].default:
+            hint = "Try --samples 64." if name == "episodes" else "Leave it out."
+            raise RedlineError(f"--{name.replace('_', '-')} is not for {env}. {hint}")
+
+
+def _refuse_nets(command: Eval, env: str) -> None:
+    """Likewise for options of timed nets."""
+    for field in dataclasses.fields(Nets):
+        if getattr(command.nets, field.name) != field.default:
+            raise RedlineError(f"--{field.name.replace('_', '-')} is for timed nets, not for {env}. Leave it out.")
+
+
 def _eval_other(trained: Any, command: Eval, about: dict[str, Any]) -> int:
     from redline.evaluate import evaluate_env, score
 
-    protocol = ("lengths", "red_agent", "rules", "green_agent")
-    given = [name for name in protocol if getattr(command, name) != Eval.__dataclass_fields__[name].default]
-    if given:
-        raise RedlineError(
-            f"--{given[0].replace('_', '-')} is for cage2; this policy plays {trained.config.env}. Leave it out."
-        )
+    _refuse_protocol(command, trained.config.env, *_PROTOCOL)
     found = score(evaluate_env(trained, command.episodes, command.seed, command.deterministic), "", "", 0)
     if command.output.json:
         print_json({**about, "episodes": found.episodes, "mean": found.mean, "stderr": found.stderr, "std": found.std})

@@ -7,7 +7,7 @@ import dataclasses
 import io
 import re
 from dataclasses import dataclass
-from typing import Annotated, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import tyro
 
@@ -64,9 +64,15 @@ def parse(command: str, kind: type[T], arguments: list[str]) -> T:
         raise RedlineError(_one_line(complaints.getvalue())) from None
 
 
-def combine(name: str, **parts: type) -> type:
-    """One dataclass that holds an instance of each of several, so that their options are parsed together."""
-    fields = [(part, kind, dataclasses.field(default_factory=kind)) for part, kind in parts.items()]
+def combine(name: str, **parts: Any) -> type:
+    """One dataclass that holds an instance of each of several, so that their options are parsed together.
+
+    A part is a dataclass, or an instance of one that has the defaults.
+    """
+    fields = []
+    for part, given in parts.items():
+        kind, make = (given, given) if isinstance(given, type) else (type(given), lambda given=given: given)
+        fields.append((part, kind, dataclasses.field(default_factory=make)))
     return dataclasses.make_dataclass(name, fields, frozen=True)
 
 

@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> int:
         place = arguments.index(SCRIPT)
         return run_script(arguments[:place], arguments[place + 1 :])
     arguments = _with_turbo_as_default(arguments)
-    parts: dict[str, type] = {"profiling": Profiling, "training": TrainConfig}
+    parts: dict[str, Any] = {"profiling": Profiling, "training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
     command: Any = parse("profile", combine("Profile", **parts, output=Output), arguments)
     options |= changed_options(command, name)

@@ -59,16 +59,20 @@ def run(arguments: list[str]) -> int:
                 f"--resume goes on with the run's own settings, so leave out the rest. {error}"
             ) from error
         return _go(None, {}, Folder(resume=command.resume.resume, eval_episodes=command.resume.eval_episodes), command)
-    parts: dict[str, type] = {"training": TrainConfig}
+    parts: dict[str, Any] = {"training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
     command = parse("train", combine("Train", **parts, folder=Folder, saving=Saving, output=Output), arguments)
     options |= changed_options(command, name)
     return _go(command.training, options, command.folder, command)
 
 
-def env_parts(arguments: list[str], parts: dict[str, type]) -> tuple[list[str], str, dict[str, Any]]:
-    """The arguments with a bare env name, that name, and the options that stood behind it. Adds the env's own to `parts`."""
+def env_parts(arguments: list[str], parts: dict[str, Any]) -> tuple[list[str], str, dict[str, Any]]:
+    """The arguments with a bare env name, that name, and the options that stood behind it.
+
+    Adds the env's own to `parts`, and gives the training among them the defaults that suit the env.
+    """
     from redline.envs import ENVS, require_known, with_query
+    from redline.learn.recipes import recipe
 
     given = arguments[0] if arguments and not arguments[0].startswith("-") else "cage2"
     name, options = with_query(given, {})
@@ -77,6 +81,9 @@ def env_parts(arguments: list[str], parts: dict[str, type]) -> tuple[list[str], 
         parts[name] = ENVS[name].options
     elif not any(each in ("-h", "--help") for each in arguments):
         require_known(name)
+    if parts.get("training") is TrainConfig:
+        parts["training"] = recipe(name)
+        options = {**parts["training"].env_options, **options}
     return arguments, name, options
 
 

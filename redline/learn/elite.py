@@ -24,10 +24,23 @@ MOST_AT_ONCE = 4
 class Episode(NamedTuple):
     """What was seen and done in an episode, and what it came to."""
 
-    total: float
     observations: np.ndarray  # [L, ...]
     masks: np.ndarray | None  # bool [L, actions]
     actions: np.ndarray  # int64 [L]
+    rewards: np.ndarray  # float32 [L]
+
+    @property
+    def total(self) -> float:
+        """The return."""
+        return float(self.rewards.sum(dtype=np.float64))
+
+    def to_go(self, gamma: float) -> np.ndarray:
+        """What each step and all after it come to, float64 [L]."""
+        ahead = np.zeros(len(self.rewards))
+        credit = 0.0
+        for t in range(len(ahead) - 1, -1, -1):
+            ahead[t] = credit = float(self.rewards[t]) + gamma * credit
+        return ahead
 
 
 class Part(NamedTuple):
@@ -36,6 +49,7 @@ class Part(NamedTuple):
     first: int  # its first step, counted from the start of the run
     rows: np.ndarray
     actions: np.ndarray
+    rewards: np.ndarray
     observations: np.ndarray
     masks: np.ndarray | None
 
@@ -53,7 +67,12 @@ def _endings(rewards, ended, held, first, totals, begun, wanted):
             if held[t, i]:
                 totals[i] += rewards[t, i]
                 if ended[t, i] and totals[i] > wanted:
-                    found[count, 0], found[count, 1], found[count, 2], found[count, 3] = i, begun[i], first + t, totals[i]
+                    found[count, 0], found[count, 1], found[count, 2], found[count, 3] = (
+                        i,
+                        begun[i],
+                        first + t,
+                        totals[i],
+                    )
                     count += 1
             if ended[t, i] or not held[t, i]:
                 totals[i] = 0.0
@@ -77,16 +96,15 @@ class Elite:
         num_steps, num_envs = rollout.rows.shape
         if len(self._totals) != num_envs:
             self._totals, self._begun = np.zeros(num_envs), np.full(num_envs, self._clock)
-        self._parts.append(Part(self._clock, rollout.rows, rollout.actions, rollout.observations, rollout.masks))
+        told = (rollout.rows, rollout.actions, rollout.rewards, rollout.observations, rollout.masks)
+        self._parts.append(Part(self._clock, *told))
         ended = rollout.terminated | rollout.truncated
-        found = _endings(
-            rollout.rewards, ended, rollout.cells(), self._clock, self._totals, self._begun, self._least()
-        )
+        found = _endings(rollout.rewards, ended, rollout.cells(), self._clock, self._totals, self._begun, self._least())
         self._clock += num_steps
         best = np.argsort(-found[:, 3], kind="stable")[: MOST_AT_ONCE * self.keep]
-        for env, first, last, total in found[best].tolist():
+        for env, first, last in found[best, :3].astype(np.int64).tolist():
             if first >= self._parts[0].first:
-                self.add(Episode(total, *self._steps(int(env), int(first), int(last))))
+                self.add(self._steps(env, first, last))
         self._drop_parts()
 
     def add(self, episode: Episode) -> bool:
@@ -100,17 +118,19 @@ class Elite:
         """The return that an episode must exceed to be kept."""
         return self.episodes[-1].total if len(self.episodes) == self.keep else -np.inf
 
-    def _steps(self, env: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        """Observations, masks and actions of one env from step `first` to `last`."""
-        seen, masks, actions = [], [], []
+    def _steps(self, env: int, first: int, last: int) -> Episode:
+        """What one env saw and did from step `first` to `last`."""
+        seen, masks, actions, rewards = [], [], [], []
         for part in self._parts:
             steps = slice(max(0, first - part.first), max(0, last + 1 - part.first))
             rows = part.rows[steps, env]
             seen.append(part.observations[rows])
             actions.append(part.actions[steps, env])
+            rewards.append(part.rewards[steps, env])
             if part.masks is not None:
                 masks.append(part.masks[rows])
-        return np.concatenate(seen), np.concatenate(masks) if masks else None, np.concatenate(actions)
+        allowed = np.concatenate(masks) if masks else None
+        return Episode(np.concatenate(seen), allowed, np.concatenate(actions), np.concatenate(rewards))
 
     def _drop_parts(self) -> None:
         """Let go of rollouts that no episode under way began in."""
@@ -120,34 +140,30 @@ class Elite:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Everything needed to go on from here, as plain arrays."""
-        arrays = {}
+        arrays: dict[str, np.ndarray] = {}
         for k, episode in enumerate(self.episodes):
-            own = episode._asdict() | {"total": np.array([episode.total])}
-            arrays |= {f"{k}.{name}": array for name, array in own.items() if array is not None}
+            arrays |= {f"{k}.{name}": array for name, array in episode._asdict().items() if array is not None}
         return {**arrays, **self._under_way()}
 
     def _under_way(self) -> dict[str, np.ndarray]:
         """The episodes that have not ended yet, one after another."""
         if not self._parts:
             return {}
-        begun = np.maximum(self._begun, self._parts[0].first)
-        steps = [self._steps(i, int(first), self._clock - 1) for i, first in enumerate(begun)]
         whole = self._begun >= self._parts[0].first
-        arrays = {
-            "totals": self._totals.copy(),
-            "lengths": np.where(whole, self._clock - begun, -1),
-            "seen": np.concatenate([seen for (seen, _, _), ok in zip(steps, whole, strict=True) if ok]),
-            "acted": np.concatenate([acted for (_, _, acted), ok in zip(steps, whole, strict=True) if ok]),
-        }
-        masks = [mask for (_, mask, _), ok in zip(steps, whole, strict=True) if ok and mask is not None]
-        return {**arrays, "allowed": np.concatenate(masks)} if masks else arrays
+        lengths = np.where(whole, self._clock - self._begun, -1)
+        kept = [self._steps(i, int(self._begun[i]), self._clock - 1) for i in np.flatnonzero(whole)]
+        arrays = {"totals": self._totals.copy(), "lengths": lengths}
+        for name in Episode._fields:
+            column = [getattr(each, name) for each in kept]
+            if column and column[0] is not None:
+                arrays[f"open.{name}"] = np.concatenate(column)
+        return arrays
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
         self.episodes = []
-        while f"{len(self.episodes)}.total" in arrays:
-            own = {name: arrays.get(f"{len(self.episodes)}.{name}") for name in Episode._fields}
-            self.episodes.append(Episode(**{**own, "total": float(own["total"][0])}))  # type: ignore[arg-type]
+        while f"{len(self.episodes)}.actions" in arrays:
+            self.episodes.append(Episode(*(arrays.get(f"{len(self.episodes)}.{name}") for name in Episode._fields)))  # type: ignore[arg-type]
         if "totals" in arrays:
             self._restore_under_way(arrays)
 
@@ -157,9 +173,16 @@ class Elite:
         self._clock = longest = max(1, int(lengths.max()))
         self._totals = arrays["totals"].copy()
         self._begun = np.where(lengths >= 0, longest - lengths, -1)
+        self._parts = []
+        if "open.actions" not in arrays:
+            return
         rows = np.zeros((longest, len(lengths)), np.int64)
-        firsts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 0))])
-        for i, length in enumerate(lengths):
-            rows[longest - max(0, length) :, i] = np.arange(max(0, length)) + firsts[i]
-        actions = arrays["acted"][rows] if len(arrays["acted"]) else np.zeros_like(rows)
-        self._parts = [Part(0, rows, actions, arrays["seen"], arrays.get("allowed"))]
+        first = 0
+        for i, length in enumerate(np.maximum(lengths, 0).tolist()):
+            rows[longest - length :, i] = np.arange(first, first + length)
+            first += length
+        seen, masks = arrays["open.observations"], arrays.get("open.masks")
+        known = rows if first else np.zeros((0, len(lengths)), np.int64)
+        self._parts = [
+            Part(longest - len(known), known, arrays["open.actions"][known], arrays["open.rewards"][known], seen, masks)
+        ]

@@ -18,26 +18,42 @@ CLONING_RATE, CLONING_ROUNDS = 3e-3, 2000
 class Demonstrations:
     """The steps of episodes, ready for the network."""
 
-    def __init__(self, policy: Policy, episodes: Sequence[Episode]) -> None:
+    def __init__(self, policy: Policy, episodes: Sequence[Episode], gamma: float = 1.0) -> None:
+        to_go = np.concatenate([each.to_go(gamma) for each in episodes])
         masks = [each.masks for each in episodes if each.masks is not None]
         self._values = policy.values_of(np.concatenate([each.observations for each in episodes]))
         self._masks = torch.from_numpy(np.concatenate(masks)).to(policy.device) if masks else None
         self._actions = torch.from_numpy(np.concatenate([each.actions for each in episodes])).to(policy.device)
+        self._to_go = torch.from_numpy(to_go.astype(np.float32)).to(policy.device)
 
     def __len__(self) -> int:
         return len(self._actions)
 
-    def add_gradient(self, policy: Policy, weight: float, rng: np.random.Generator, size: int = SAMPLE) -> float:
-        """Add the gradient of imitating some of the steps to that of the weights. Returns the surprise at them."""
-        chosen = torch.from_numpy(rng.integers(0, len(self), min(size, len(self)))).to(policy.device)
-        surprise = self._surprise(policy, chosen)
-        (weight * surprise).backward()
-        return float(surprise.detach())
+    def add_gradient(self, policy: Policy, weight: float, unit: float, rng: np.random.Generator) -> float:
+        """Add the gradient of imitating some of the steps to that of the weights. Returns how surprising they are.
 
-    def _surprise(self, policy: Policy, chosen: torch.Tensor) -> torch.Tensor:
-        masks = None if self._masks is None else self._masks[chosen]
-        logits, _ = policy(self._values[chosen], masks)
-        return torch.nn.functional.cross_entropy(logits, self._actions[chosen])
+        A step counts by how much more it came to than the policy expects of it, in the unit of its expectations
+        (Oh et al., 2018): once the policy does as well by itself, it is free to try something else.
+        """
+        chosen = self._some(rng)
+        logits, values = self._ask(policy, chosen)
+        surprise = torch.nn.functional.cross_entropy(logits, self._actions[chosen], reduction="none")
+        better = (self._to_go[chosen] / unit - values.detach()).clamp(min=0.0)
+        (weight * (better * surprise).mean()).backward()
+        return float(surprise.detach().mean())
+
+    def add_cloning_gradient(self, policy: Policy, rng: np.random.Generator) -> None:
+        """Likewise, with every step counting the same."""
+        chosen = self._some(rng)
+        logits, _ = self._ask(policy, chosen)
+        torch.nn.functional.cross_entropy(logits, self._actions[chosen]).backward()
+
+    def _some(self, rng: np.random.Generator) -> torch.Tensor:
+        return torch.from_numpy(rng.integers(0, len(self), min(SAMPLE, len(self))))
+
+    def _ask(self, policy: Policy, chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits, values = policy(self._values[chosen], None if self._masks is None else self._masks[chosen])
+        return logits, values
 
     def are_followed(self, policy: Policy) -> bool:
         """Whether the policy's likeliest action is always the demonstrated one."""
@@ -53,6 +69,6 @@ def clone(policy: Policy, models: Demonstrations, rng: np.random.Generator) -> i
         if done % 50 == 0 and models.are_followed(policy):
             return done
         policy.weights.grad.zero_()  # type: ignore[union-attr]
-        models.add_gradient(policy, 1.0, rng)
+        models.add_cloning_gradient(policy, rng)
         optimizer.step()
     return CLONING_ROUNDS

@@ -123,7 +123,8 @@ class PPO:
                 break
             if models is not None:
                 with watch.span("imitate"):
-                    imitation = models.add_gradient(self.policy, config.imitation, self._rng)
+                    unit = self.scale.unit / config.reward_scale
+                    imitation = models.add_gradient(self.policy, config.imitation, unit, self._rng)
             with watch.span("optimizer"):
                 torch.nn.utils.clip_grad_norm_(self.policy.weights, config.max_grad_norm)
                 self.optimizer.step()

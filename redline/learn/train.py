@@ -126,7 +126,9 @@ class Trainer:
             return None
         with self.watch.span("elite"):
             self.elite.see(rollout)
-            return Demonstrations(self.policy, self.elite.episodes) if self.elite.episodes else None
+            return (
+                Demonstrations(self.policy, self.elite.episodes, self.config.ppo.gamma) if self.elite.episodes else None
+            )
 
     def _fault_metrics(self) -> dict[str, float]:
         """Restarts and lost episodes since the start of the process, once there are any."""
@@ -189,7 +191,9 @@ def train(config: TrainConfig) -> Iterator[Update]:
 def warm_up(config: TrainConfig) -> None:
     """Have everything compiled that a run needs, by a tiny run of the same kind, so that no update has to wait for it."""
     once = dataclasses.replace(config.ppo, minibatches=1)
-    tiny = dataclasses.replace(config, warm_start="", engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once)
+    tiny = dataclasses.replace(
+        config, warm_start="", engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once
+    )
     if not is_simulator(config.env):  # an env of somebody else is left alone
         tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2})
     trainer = Trainer(tiny)

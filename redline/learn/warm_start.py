@@ -21,7 +21,9 @@ BEST = "best"
 def demonstrate(config: TrainConfig) -> Episode:
     """The episode that `config.warm_start` names, played in the env of the config."""
     if not config.env.startswith(PREFIX):
-        raise RedlineError(f"--warm-start {config.warm_start} needs a timed net, not {config.env}. Try petri:jobshop/ft06.")
+        raise RedlineError(
+            f"--warm-start {config.warm_start} needs a timed net, not {config.env}. Try petri:jobshop/ft06."
+        )
     instance = parse_petri(config.env, **config.env_options)
     return replay(instance, _actions(instance, config.warm_start))
 
@@ -39,10 +41,10 @@ def replay(instance: Instance, actions: list[int]) -> Episode:
     """Play actions, noting what a policy would have seen."""
     env = PetriVectorEnv(1, instance.net, autoreset=False)
     obs, infos = env.reset(seed=0)
-    seen, masks, total = [], [], 0.0
+    seen, masks, paid = [], [], []
     for action in actions:
         seen.append(obs[0])
         masks.append(infos["action_mask"][0])
         obs, rewards, _, _, infos = env.step(np.array([action]))
-        total += float(np.float32(rewards[0]))
-    return Episode(total, np.stack(seen), np.stack(masks), np.array(actions, np.int64))
+        paid.append(rewards[0])
+    return Episode(np.stack(seen), np.stack(masks), np.array(actions, np.int64), np.array(paid, np.float32))

@@ -86,7 +86,16 @@ def parse_petri(name: str, **more: Any) -> Instance:
         if option not in fields:
             raise unknown(f"{family} option", option, fields)
         options[option] = _converted(option, value, fields[option].type)
-    return _instance(name, family, kind.options(**options))
+    return _instance(_spelled(name, more), family, kind.options(**options))
+
+
+def _spelled(name: str, more: dict[str, Any]) -> str:
+    """The name with all options in it, so that it says everything."""
+    given = [
+        f"{option}={'on' if value is True else 'off' if value is False else value}" for option, value in more.items()
+    ]
+    whole = name if name.startswith(PREFIX) else PREFIX + name
+    return f"{whole}{'&' if '?' in whole else '?'}{'&'.join(given)}" if given else whole
 
 
 def _family(path: str, name: str) -> tuple[str, str]:

@@ -50,7 +50,8 @@ def clear(net, state, i):
     """Nobody anywhere, nothing under way."""
     env = state.envs[i]
     env.score = 0.0
-    env.clock = env.steps = env.finished = env.moves = env.fired = env.underway = env.released = env.gate_opens = env.idle = 0
+    env.clock = env.steps = env.finished = env.moves = env.fired = env.underway = 0
+    env.released = env.gate_opens = env.idle = 0
     env.outcome = RUNNING
     env.scrapped = NONE
     env.margin_min = env.margin_sum = env.margins = 0

@@ -29,7 +29,7 @@ from redline.sims.petri.enabling import able, candidate, preferred, way_out
 from redline.sims.petri.firing import advance, fire, judge, next_event, run_by_itself
 from redline.sims.petri.instances import parse_petri
 from redline.sims.petri.net import Net
-from redline.sims.petri.state import OUTCOMES, RUNNING, new_state
+from redline.sims.petri.state import OUTCOMES, RUNNING, State, new_state
 from redline.sims.petri.tables import FAR, NONE, tabulate
 from redline.sims.speed import at_speed, inlined
 from redline.sims.speed import kernel as compiled
@@ -110,6 +110,12 @@ class Played:
     finished: int
     firings: np.ndarray
     """int32 [n, 4]  start, end, transition, token of each."""
+    margins: tuple[int, float] | None
+    """How close tokens came to their residency limits: at the least, and on average."""
+    resource_seconds: dict[str, int]
+    """How long each robot picked and placed."""
+    place_seconds: dict[str, int]
+    """How long each chamber and machine worked."""
 
 
 def play_script(net: Net, script: np.ndarray, turbo: bool = True) -> Played:
@@ -119,9 +125,24 @@ def play_script(net: Net, script: np.ndarray, turbo: bool = True) -> Played:
     obs, mask = np.zeros((1, sizes.observation), np.float32), np.zeros((1, sizes.actions), np.bool_)
     at_speed(kernel.reset, turbo)(tables, state, 0, 1, obs, mask, False)
     lines = at_speed(follow, turbo)(tables, state, 0, np.ascontiguousarray(script, np.int32))
+    return account(net, state, int(lines))
+
+
+def account(net: Net, state: State, lines: int) -> Played:
+    """What the first env of a state has come to."""
     env = state.envs[0]
-    log = state.log[0, : min(int(env.fired), state.log.shape[1])].copy()
-    return Played(int(lines), int(env.clock), OUTCOMES[env.outcome], int(env.scrapped), int(env.finished), log)
+    at_work = {"process", "machine"}
+    return Played(
+        lines, int(env.clock), OUTCOMES[env.outcome], int(env.scrapped), int(env.finished),
+        state.log[0, : min(int(env.fired), state.log.shape[1])].copy(),
+        (int(env.margin_min), float(env.margin_sum) / int(env.margins)) if env.margins else None,
+        dict(zip(net.resources, state.resources[0].seconds.tolist(), strict=True)),
+        {
+            place.name: seconds
+            for place, seconds in zip(net.places, state.places[0].seconds.tolist(), strict=True)
+            if place.kind in at_work
+        },
+    )  # fmt: skip
 
 
 # Recordings

@@ -15,7 +15,7 @@ from redline.sims.petri.bounds import carriers, flow
 from redline.sims.petri.cluster_tool import ClusterTool, Plan, Stage
 from redline.sims.petri.instances import Instance
 from redline.sims.petri.net import NEXT, Net
-from redline.sims.petri.replay import Hops, script_of
+from redline.sims.petri.replay import SPARE, Hops, Played, account, script_of
 from redline.sims.petri.state import RUNNING, State, new_finals, new_state
 from redline.sims.petri.tables import FAR, NONE, tabulate
 from redline.sims.speed import at_speed
@@ -204,7 +204,15 @@ def rule_actions(instance: Instance, rule: str, turbo: bool = True) -> list[int]
     return actions
 
 
-# Schedules as actions
+# Actions and schedules
+
+
+def play_actions(net: Net, actions: Sequence[int], turbo: bool = True) -> Played:
+    """What actions come to, with every firing noted."""
+    game = Game(net, turbo, log_size=SPARE + len(actions))
+    for action in actions:
+        game.step(action)
+    return account(net, game.state, len(actions))
 
 
 def actions_for(net: Net, script: np.ndarray, turbo: bool = True) -> list[int]:

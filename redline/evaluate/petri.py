@@ -1,0 +1,161 @@
+"""Scoring on timed nets: makespans of a policy beside those of rules and of an exact solver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from redline.envs.petri import PetriVectorEnv
+from redline.errors import RedlineError
+from redline.learn.acting import Actor
+from redline.learn.policy import Policy
+from redline.sims.petri.instances import Instance
+from redline.sims.petri.replay import Played
+from redline.sims.petri.rules import play_actions, rule_actions, rules_for
+from redline.sims.petri.schedule import Schedule
+from redline.sims.petri.tables import tabulate
+
+SAMPLES = 64
+
+
+@dataclass(frozen=True)
+class Result:
+    """What somebody made of a net."""
+
+    player: str
+    schedule: Schedule
+    played: Played
+    decisions: int | None = None
+    bound: int | None = None
+    """A makespan that this player has proven nobody can beat."""
+
+    @property
+    def makespan(self) -> int | None:
+        """When the goal was reached, if it was."""
+        return self.schedule.makespan if self.schedule.outcome == "done" else None
+
+    def gap(self, reference: int | None) -> float | None:
+        """How far the makespan lies above a reference, as a share of it."""
+        return None if self.makespan is None or not reference else self.makespan / reference - 1
+
+    def to_json(self, instance: Instance) -> dict[str, Any]:
+        """The result as plain data."""
+        clock, played = max(1, self.schedule.makespan), self.played
+        return {
+            "policy": self.player,
+            "makespan": self.makespan,
+            "outcome": self.schedule.outcome,
+            "finished": played.finished,
+            "decisions": self.decisions,
+            "gap_bound": self.gap(instance.lower_bound),
+            "gap_optimum": self.gap(instance.optimum),
+            "proven_bound": self.bound,
+            "margin_min": None if played.margins is None else played.margins[0],
+            "margin_mean": None if played.margins is None else played.margins[1],
+            "robot": {name: seconds / clock for name, seconds in played.resource_seconds.items()},
+            "chamber": {name: seconds / clock for name, seconds in played.place_seconds.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Samples:
+    """How a number of sampled episodes ended."""
+
+    makespans: np.ndarray
+    """float64 [n], NaN where the goal was not reached."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The samples in a few numbers."""
+        done = self.makespans[np.isfinite(self.makespans)]
+        return {
+            "count": len(self.makespans),
+            "completed": len(done) / len(self.makespans),
+            "best": int(done.min()) if len(done) else None,
+            "mean": float(done.mean()) if len(done) else None,
+            "worst": int(done.max()) if len(done) else None,
+        }
+
+
+def result_of(player: str, instance: Instance, actions: Sequence[int]) -> Result:
+    """What actions come to."""
+    played = play_actions(instance.net, actions)
+    schedule = Schedule(instance.name, instance.net, played.makespan, played.outcome, played.firings)
+    return Result(player, schedule, played, len(actions))
+
+
+def play_rules(instance: Instance) -> list[Result]:
+    """What every rule makes of a net. A rule whose plan the net's options forbid is left out."""
+    results = []
+    for rule in rules_for(instance):
+        try:
+            results.append(result_of(rule, instance, rule_actions(instance, rule)))
+        except RedlineError:
+            continue
+    return results
+
+
+def play_policy(policy: Policy, instance: Instance, samples: int, seed: int) -> tuple[list[Result], Samples]:
+    """A policy by its likeliest actions, and the best of a number of samples of it."""
+    likeliest, _ = play_episodes(policy, instance, 1, seed, deterministic=True)
+    drawn, makespans = play_episodes(policy, instance, samples, seed)
+    best = int(np.nanargmin(makespans)) if np.isfinite(makespans).any() else 0
+    results = [
+        result_of("policy, likeliest actions", instance, likeliest[0]),
+        result_of(f"policy, best of {samples} samples", instance, drawn[best]),
+    ]
+    return results, Samples(makespans)
+
+
+def play_episodes(
+    policy: Policy, instance: Instance, count: int, seed: int, deterministic: bool = False
+) -> tuple[list[list[int]], np.ndarray]:
+    """The actions of `count` episodes side by side, and their makespans, NaN where the goal was not reached."""
+    env = PetriVectorEnv(count, instance.net)
+    actor = Actor(policy, count, seed, deterministic=deterministic)
+    obs, infos = env.reset(seed=seed)
+    running, makespans = np.ones(count, np.bool_), np.full(count, np.nan)
+    actions: list[list[int]] = [[] for _ in range(count)]
+    while running.any():
+        actor.begin(1)
+        chosen = actor.act(obs, infos["action_mask"]).actions
+        for i in np.flatnonzero(running):
+            actions[i].append(int(chosen[i]))
+        obs, _, terminated, truncated, infos = env.step(chosen)
+        ended = (terminated | truncated) & running
+        if ended.any():
+            metrics = infos["episode_metrics"]
+            done = ended & (metrics["completed"] > 0)
+            makespans[done] = metrics["end_time"][done]
+            running &= ~ended
+    return actions, makespans
+
+
+def solve_result(instance: Instance, seconds: float, workers: int, seed: int) -> Result:
+    """What CP-SAT finds within a time limit."""
+    from redline.sims.petri.replay import play_script, read_firings
+    from redline.solve import solve  # needs the ortools extra
+
+    solution = solve(instance, seconds=seconds, workers=workers, seed=seed)
+    schedule = solution.schedule
+    script = read_firings(schedule.to_json()).script
+    player = f"CP-SAT, {solution.seconds:.0f} s" + (", proven optimal" if solution.proven else "")
+    return Result(player, schedule, play_script(instance.net, script), None, solution.bound)
+
+
+def best_of(results: Sequence[Result]) -> Result:
+    """The shortest completed schedule, or the one that came furthest."""
+    return min(results, key=lambda each: (each.makespan is None, each.makespan or -each.played.finished))
+
+
+def require_fit(policy: Policy, instance: Instance) -> None:
+    """Refuse a net with other observations or actions than the policy was trained on."""
+    sizes = tabulate(instance.net)[1]
+    size, actions = sizes.observation, sizes.actions
+    if (size, actions) != (policy.obs_size, policy.num_actions):
+        raise RedlineError(
+            f"{instance.name} has {size} observed numbers and {actions} actions; the policy was trained on "
+            f"{policy.obs_size} and {policy.num_actions}. Try a net of the same device, arms and waits."
+        )
