@@ -166,6 +166,7 @@ _NAMES = {
     "margin_mean": "mean margin",
     "robot": "robots busy",
     "chamber": "chambers busy",
+    "machine": "machines busy",
 }
 
 

@@ -28,7 +28,7 @@ class Folder:
     resume: Path | None = None
     """Go on with this run (or from this checkpoint of one), with its own settings; takes no other training option."""
     eval_episodes: int | None = None
-    """Episodes to score the result on at the end; 0 scores nothing. Default: 1000 with our simulators, else 100."""
+    """Episodes to score the result on at the end; 0 scores nothing. Default: 1000 on cage2, 64 on timed nets, else 100."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -43,7 +43,7 @@ class Resume:
     resume: Path
     """The run folder, or one of its checkpoints."""
     eval_episodes: int | None = None
-    """Episodes to score the result on at the end; 0 scores nothing. Default: 1000 with our simulators, else 100."""
+    """Episodes to score the result on at the end; 0 scores nothing. Default: 1000 on cage2, 64 on timed nets, else 100."""
 
 
 def run(arguments: list[str]) -> int:
@@ -214,9 +214,8 @@ def _train(session: Any, output: Output) -> tuple[Any, RedlineError | None]:
         try:
             for update in session:
                 rate = update.steps / update.breakdown.total_seconds
-                mean = update.metrics["return"]
-                reward = "" if mean != mean else f"  return {mean:8.2f}"
-                watcher.show(update.progress, f"{short(update.step)} steps{reward}  {short(rate)} steps/s")
+                text = f"{short(update.step)} steps{_doing(update.metrics)}  {short(rate)} steps/s"
+                watcher.show(update.progress, text)
                 if interrupt:
                     break
         except Abandoned:
@@ -224,6 +223,17 @@ def _train(session: Any, output: Output) -> tuple[Any, RedlineError | None]:
         except EnvTrouble as trouble:
             return interrupt, trouble
     return interrupt, None
+
+
+def _doing(metrics: dict[str, float]) -> str:
+    """How the episodes of an update went, in few words."""
+    mean = metrics["return"]
+    if mean != mean:
+        return ""
+    if "makespan" in metrics:  # a timed net: when episodes end says more than what they pay
+        times = f"  makespan {metrics['makespan']:7.0f}, best {metrics['makespan_min']:.0f}"
+        return f"  done {metrics['completed']:4.0%}" + (times if metrics["completed"] else "")
+    return f"  return {mean:8.2f}"
 
 
 def _stopped(trouble: RedlineError, session: Any, saved: bool) -> RedlineError:
@@ -252,7 +262,9 @@ def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -
     supervisor = trainer.engine.supervisor
     summary |= {"restarts": supervisor.restarts, "lost_episodes": supervisor.lost_episodes}
     episodes = _eval_episodes(folder, trainer.config.env)
-    if episodes:
+    if episodes and trainer.config.env.startswith("petri:"):
+        summary |= _play_net(session, episodes)
+    elif episodes:
         trained = Trained(trainer.policy, trainer.config, run.path, trainer.step)
         if trainer.config.env == "cage2":
             scenario = scenario_of(trainer.config)
@@ -275,11 +287,31 @@ def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -
     return summary
 
 
+def _play_net(session: Any, samples: int) -> dict[str, Any]:
+    """Play a timed net with the trained policy and the rules; leaves the best schedule in the run folder."""
+    from redline.evaluate.petri import best_of, play_policy, play_rules
+    from redline.report.learning import SCHEDULE, SCORES
+    from redline.sims.petri.instances import parse_petri
+
+    config = session.trainer.config
+    instance = parse_petri(config.env, **config.env_options)
+    ours, drawn = play_policy(session.trainer.policy, instance, samples, config.seed + 1_000_003)
+    results = [each.to_json(instance) for each in (*ours, *play_rules(instance))]
+    best = best_of(ours)
+    facts = {"lower_bound": instance.lower_bound, "optimum": instance.optimum, "best": best.to_json(instance)}
+    found = {**facts, "samples": drawn.to_json(), "results": results}
+    session.write_json(SCHEDULE, best.schedule.to_json())
+    session.write_json(SCORES, found)
+    return {"makespan": best.makespan, **found}
+
+
 def _eval_episodes(folder: Folder, env: str) -> int:
     from redline.envs import is_simulator
 
     if folder.eval_episodes is not None:
         return folder.eval_episodes
+    if env.startswith("petri:"):
+        return 64
     return 1000 if is_simulator(env) else 100
 
 
@@ -300,6 +332,8 @@ def _print_summary(session: Any, summary: dict[str, Any]) -> None:
             f"{summary['restarts']} restarts after failures; {summary['lost_episodes']} episodes were dropped.",
             soft_wrap=True,
         )
+    if "results" in summary:
+        _print_net(session, summary)
     if "mean" in summary:
         length = f" of {summary['eval_length']} steps" if "eval_length" in summary else ""
         out.print(
@@ -308,5 +342,13 @@ def _print_summary(session: Any, summary: dict[str, Any]) -> None:
             soft_wrap=True,
         )
     out.print(f"Run folder: {summary['run']}\nReport:     {summary['report']}", soft_wrap=True)
-    if session.trainer.config.env == "cage2":
+    if session.trainer.config.env == "cage2" or "results" in summary:
         out.print(f"Next:       redline eval {shlex.quote(summary['run'])}", soft_wrap=True)
+
+
+def _print_net(session: Any, summary: dict[str, Any]) -> None:
+    from redline.cli.eval_petri import print_results
+    from redline.sims.petri.instances import parse_petri
+
+    config = session.trainer.config
+    print_results(parse_petri(config.env, **config.env_options), summary["results"], summary["samples"])

@@ -17,7 +17,9 @@ from redline.sims.speed import kernel
 from redline.timing.stopwatch import Stopwatch
 
 REPEATS_WORTH_FINDING = 2.0
-"""Steps per distinct observation below which looking up is given up for the rest of the run."""
+"""Steps per distinct observation below which looking up is given up, until it is tried again."""
+TRY_AGAIN = 20
+"""Updates between two tries: a policy that has made up its mind meets the same observations again and again."""
 
 
 class Network(Protocol):
@@ -86,7 +88,7 @@ class Actor:
 
     A deterministic actor takes the likeliest action instead of drawing one.
 
-    `dedup` asks for each distinct observation to go through the network once. It is given up by itself where
+    `dedup` asks for each distinct observation to go through the network once. It is given up by itself while
     observations hardly repeat.
     """
 
@@ -94,6 +96,7 @@ class Actor:
         self, policy: Network, num_envs: int, seed: int, dedup: bool = True, deterministic: bool = False
     ) -> None:
         self.policy, self.dedup, self._deterministic = policy, dedup, deterministic
+        self._wanted = dedup
         self.version = 0
         self.watch = Stopwatch()  # give it the trainer's, to see forward and sampling apart
         self._seed = seed
@@ -111,6 +114,8 @@ class Actor:
         """Forget what older weights said; with lookups on, ask at once about all that the last collect met."""
         self._chunks, self._mask_chunks = [], []
         self._evaluated = self._acted = 0
+        if self._wanted and not self.dedup and self.version % TRY_AGAIN == 0:
+            self.dedup, self._known = True, None
         self._says.visited.fill(False)
         if self._distinct is not None:
             self._distinct.clear()

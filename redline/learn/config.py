@@ -93,7 +93,10 @@ class TrainConfig:
     reuse: int = 0
     """Learn again from this many earlier rollouts, with truncated importance weights (V-trace)."""
     warm_start: str = ""
-    """Timed nets: begin by imitating a rule (insertion, SPT, MWR, MOR, FIFO, or best of them) or a schedule FILE.json."""
+    """Timed nets: what a rule does (insertion, SPT, MWR, MOR, FIFO, or best of them), or a schedule FILE.json, is the first
+    of the episodes to imitate (see --elite); none begins without."""
+    clone: bool = False
+    """Train the policy to follow the warm start before it plays its first episode."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """How PPO learns from a rollout."""
 

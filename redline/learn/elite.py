@@ -151,7 +151,7 @@ class Elite:
             return {}
         whole = self._begun >= self._parts[0].first
         lengths = np.where(whole, self._clock - self._begun, -1)
-        kept = [self._steps(i, int(self._begun[i]), self._clock - 1) for i in np.flatnonzero(whole)]
+        kept = [self._steps(int(i), int(self._begun[i]), self._clock - 1) for i in np.flatnonzero(whole)]
         arrays = {"totals": self._totals.copy(), "lengths": lengths}
         for name in Episode._fields:
             column = [getattr(each, name) for each in kept]

@@ -12,13 +12,19 @@ from redline.learn.policy import Policy
 
 SAMPLE = 512
 """Steps imitated at a time."""
+DECIDE = 0.75
+"""The part of a run after which the policy settles for the best episode it knows."""
+RESOLVE = 5.0
+"""How much every step of it counts at the end."""
 CLONING_RATE, CLONING_ROUNDS = 3e-3, 2000
 
 
 class Demonstrations:
     """The steps of episodes, ready for the network."""
 
-    def __init__(self, policy: Policy, episodes: Sequence[Episode], gamma: float = 1.0) -> None:
+    def __init__(self, policy: Policy, episodes: Sequence[Episode], gamma: float = 1.0, resolve: float = 0.0) -> None:
+        """`resolve` is how much every step counts, whatever the policy expects of it."""
+        self._resolve = resolve
         to_go = np.concatenate([each.to_go(gamma) for each in episodes])
         masks = [each.masks for each in episodes if each.masks is not None]
         self._values = policy.values_of(np.concatenate([each.observations for each in episodes]))
@@ -39,7 +45,7 @@ class Demonstrations:
         logits, values = self._ask(policy, chosen)
         surprise = torch.nn.functional.cross_entropy(logits, self._actions[chosen], reduction="none")
         better = (self._to_go[chosen] / unit - values.detach()).clamp(min=0.0)
-        (weight * (better * surprise).mean()).backward()
+        (weight * ((better + self._resolve) * surprise).mean()).backward()
         return float(surprise.detach().mean())
 
     def add_cloning_gradient(self, policy: Policy, rng: np.random.Generator) -> None:
@@ -60,6 +66,14 @@ class Demonstrations:
         with torch.inference_mode():
             logits, _ = policy(self._values, self._masks)
             return bool((logits.argmax(dim=-1) == self._actions).all())
+
+
+def models(policy: Policy, episodes: Sequence[Episode], gamma: float, progress: float) -> Demonstrations | None:
+    """What to imitate at a point of the run: the best episodes, towards the end the very best, and that with resolve."""
+    if not episodes:
+        return None
+    late = RESOLVE * max(0.0, (progress - DECIDE) / (1.0 - DECIDE))
+    return Demonstrations(policy, episodes[:1] if late else episodes, gamma, late)
 
 
 def clone(policy: Policy, models: Demonstrations, rng: np.random.Generator) -> int:

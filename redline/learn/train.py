@@ -19,7 +19,7 @@ from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
 from redline.learn.elite import Elite
-from redline.learn.imitation import Demonstrations, clone
+from redline.learn.imitation import Demonstrations, clone, models
 from redline.learn.policy import Policy
 from redline.learn.portable import unpacker
 from redline.learn.ppo import PPO
@@ -91,7 +91,7 @@ class Trainer:
         """Collect once and learn from it."""
         watch, config = self.watch, self.config
         if config.warm_start and self.number == 0:
-            with watch.span("clone"):
+            with watch.span("learn"), watch.span("clone"):
                 self._warm_up()
         self.actor.version = self.number
         self.collecting = True
@@ -101,8 +101,8 @@ class Trainer:
                 rollout = self.engine.collect(self.actor, config.num_steps, watch)
         self.collecting = False
         with watch.span("learn"):
-            models = self._models(rollout)
-            metrics = self.ppo.update(rollout, watch, self.progress, tuple(self._earlier), models)
+            to_imitate = self._models(rollout)
+            metrics = self.ppo.update(rollout, watch, self.progress, tuple(self._earlier), to_imitate)
         if config.reuse:
             self._earlier.append(rollout)
         self.number += 1
@@ -112,11 +112,12 @@ class Trainer:
         return Update(self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap())
 
     def _warm_up(self) -> None:
-        """Begin where a rule is, instead of nowhere. Its episode is the first of the best."""
+        """Begin with what a rule does: an episode to imitate, or to follow from the start."""
         from redline.learn.warm_start import demonstrate  # only nets have rules
 
         episode = demonstrate(self.config)
-        clone(self.policy, Demonstrations(self.policy, [episode]), np.random.default_rng(self.config.seed))
+        if self.config.clone:
+            clone(self.policy, Demonstrations(self.policy, [episode]), np.random.default_rng(self.config.seed))
         if self.elite.keep:
             self.elite.add(episode)
 
@@ -126,9 +127,7 @@ class Trainer:
             return None
         with self.watch.span("elite"):
             self.elite.see(rollout)
-            return (
-                Demonstrations(self.policy, self.elite.episodes, self.config.ppo.gamma) if self.elite.episodes else None
-            )
+            return models(self.policy, self.elite.episodes, self.config.ppo.gamma, self.progress)
 
     def _fault_metrics(self) -> dict[str, float]:
         """Restarts and lost episodes since the start of the process, once there are any."""
@@ -273,5 +272,17 @@ def _episode_metrics(rollout: Rollout) -> dict[str, float]:
         "return_min": float(returns.min()),
         "return_max": float(returns.max()),
         "length": float(lengths.mean()),
-        **{name: float(values.mean()) for name, values in rollout.episode_metrics.items()},
+        **{name: mean_known(values) for name, values in rollout.episode_metrics.items()},
+        **_makespans(rollout.episode_metrics),
     }
+
+
+def mean_known(values: np.ndarray) -> float:
+    """Mean of the values that are there, NaN if there are none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _makespans(metrics: dict[str, np.ndarray]) -> dict[str, float]:
+    """The shortest of the schedules that were completed, where the env makes schedules."""
+    return {"makespan_min": float(np.fmin.reduce(metrics["makespan"]))} if "makespan" in metrics else {}

@@ -11,11 +11,13 @@ from redline.errors import RedlineError
 from redline.metrics import load_metrics
 from redline.report.chart import Series, line_chart, share_bar
 from redline.report.page import Section, facts, figure, note, page, short, table
+from redline.report.petri import HEADING, schedule_section_html
 from redline.runs import Run
 from redline.timing.breakdown import Breakdown
 from redline.timing.rows import Row, rows
 
 SCORES = "scores.json"
+SCHEDULE = "schedule.json"
 BREAKDOWN = "breakdown.json"
 REPORT = "report.html"
 
@@ -25,7 +27,9 @@ def write_report(run: Run) -> Path:
     metrics = load_metrics(run.metrics)
     sections = [Section("In short", _headline(run, metrics)), Section("Learning", _learning(metrics))]
     scores = _read(run, SCORES)
-    if scores is not None:
+    if scores is not None and "results" in scores:
+        sections.insert(1, Section(HEADING, _schedule(run, scores["results"])))
+    elif scores is not None:
         sections.append(Section("Score", _scores(scores)))
     breakdown = _read(run, BREAKDOWN)
     if breakdown is not None:
@@ -59,6 +63,13 @@ def _headline(run: Run, metrics: dict[str, np.ndarray]) -> str:
     )
 
 
+def _schedule(run: Run, results: list[dict[str, Any]]) -> str:
+    """The best schedule of a timed net, and how others do."""
+    from redline.sims.petri.replay import read_schedule
+
+    return schedule_section_html(read_schedule(run.read_json(SCHEDULE)), results)
+
+
 def _final_return(returns: np.ndarray) -> str:
     """Mean over the last updates in which an episode ended."""
     known = returns[np.isfinite(returns)][-10:]
@@ -90,7 +101,20 @@ def _learning(metrics: dict[str, np.ndarray]) -> str:
         y_label="count",
         log_y=True,
     )
-    return "".join(figure(chart) for chart in (learning_chart(metrics), tail, speed, rows_seen))
+    charts = [learning_chart(metrics), tail, speed, rows_seen]
+    if "makespan" in metrics:
+        charts.insert(0, _makespan_chart(metrics))
+    return "".join(figure(chart) for chart in charts)
+
+
+def _makespan_chart(metrics: dict[str, np.ndarray]) -> str:
+    step, best = metrics["step"], np.fmin.accumulate(metrics["makespan_min"])
+    return line_chart(
+        [Series("mean of completed episodes", step, metrics["makespan"]), Series("shortest so far", step, best)],
+        title="Makespan while learning",
+        x_label="env steps",
+        y_label="makespan",
+    )
 
 
 def learning_chart(metrics: dict[str, np.ndarray], standalone: bool = False) -> str:

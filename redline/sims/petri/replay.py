@@ -29,6 +29,7 @@ from redline.sims.petri.enabling import able, candidate, preferred, way_out
 from redline.sims.petri.firing import advance, fire, judge, next_event, run_by_itself
 from redline.sims.petri.instances import parse_petri
 from redline.sims.petri.net import Net
+from redline.sims.petri.schedule import Schedule
 from redline.sims.petri.state import OUTCOMES, RUNNING, State, new_state
 from redline.sims.petri.tables import FAR, NONE, tabulate
 from redline.sims.speed import at_speed, inlined
@@ -221,6 +222,17 @@ def read_firings(data: dict[str, Any]) -> Recording:
         if net.transitions[index[name]].controllable:
             lines.append((int(firing["start"]), NONE if token is None else int(token), index[name], NONE))
     return Recording(net, int(data["makespan"]), _lines(lines))
+
+
+def read_schedule(data: dict[str, Any]) -> Schedule:
+    """What `Schedule.to_json` made."""
+    net = parse_petri(data["net"]).net
+    index = {transition.name: t for t, transition in enumerate(net.transitions)}
+    log = [
+        (each["start"], each["end"], index[each["transition"]], NONE if each["token"] is None else each["token"])
+        for each in data["firings"]
+    ]
+    return Schedule(data["net"], net, data["makespan"], data["outcome"], np.array(log, np.int32).reshape(-1, 4))
 
 
 def read_hops(data: dict[str, Any]) -> Hops:
