@@ -50,8 +50,12 @@ class PPOConfig:
     """Also divide rewards by how much returns vary, as seen so far; for envs whose returns are of unknown size."""
     elite: int = 0
     """Best episodes to remember and imitate; for envs in which nothing is left to chance. 0 imitates none."""
-    imitation: float = 0.1
+    imitation: float = 1.0
     """Weight of imitating them."""
+
+
+GOALS = {"cage2": 50_000_000, "petri:": 8_000_000}
+"""Env steps to train for where nobody says, by how the env's name begins."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class TrainConfig:
     env_options: tyro.conf.Suppress[dict[str, Any]] = field(default_factory=dict)
     """The env's own options."""
     total_steps: int | None = None
-    """Stop after this many env steps (rounded up to whole updates). Default: 50 million for cage2, else 1 million."""
+    """Stop after this many env steps (rounded up to whole updates). Default: 50 million for cage2, 8 million
+    for timed nets, else 1 million."""
     total_episodes: int | None = None
     """Stop after this many episodes instead."""
     num_envs: int = 512
@@ -92,7 +97,7 @@ class TrainConfig:
     """Let torch.compile have the network instead of our own gradient code: slow to start, for networks on a GPU."""
     reuse: int = 0
     """Learn again from this many earlier rollouts, with truncated importance weights (V-trace)."""
-    warm_start: str = ""
+    warm_start: str | None = None
     """Timed nets: what a rule does (insertion, SPT, MWR, MOR, FIFO, or best of them), or a schedule FILE.json, is the first
     of the episodes to imitate (see --elite); none begins without."""
     clone: bool = False
@@ -125,7 +130,7 @@ class TrainConfig:
     def steps_goal(self) -> int | None:
         """Env steps to train for, if that is how the end is set."""
         if self.total_steps is None and self.total_episodes is None:
-            return 50_000_000 if self.env == "cage2" else 1_000_000
+            return next((steps for start, steps in GOALS.items() if self.env.startswith(start)), 1_000_000)
         return self.total_steps
 
 

@@ -7,7 +7,7 @@ from redline.learn.config import PPOConfig, TrainConfig
 
 NETS = PPOConfig(
     learning_rate=1e-3, minibatches=8, gamma=1.0, entropy=0.01, anneal_entropy=True, reward_scale=1.0,
-    normalise_returns=True, elite=8, imitation=0.1,
+    normalise_returns=True, elite=8, imitation=1.0,
 )  # fmt: skip
 """Timed nets: nothing is left to chance, episodes are long and only their end counts."""
 
@@ -18,4 +18,4 @@ def recipe(env: str) -> TrainConfig:
         return TrainConfig(env)
     # a cluster tool pays for progress, or an untrained policy would learn to scrap its first wafer at once
     options = {"reward": "progress"} if env.startswith(f"{PREFIX}cluster/") else {}
-    return TrainConfig(env, options, num_envs=256, num_steps=128, ppo=NETS)
+    return TrainConfig(env, options, num_envs=256, num_steps=128, warm_start="best", ppo=NETS)

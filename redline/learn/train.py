@@ -72,6 +72,8 @@ class Trainer:
         self.collecting = False  # whether an update is under way and has changed nothing yet
         self._earlier: deque[Rollout] = deque(maxlen=config.reuse)
         self.elite = Elite(config.ppo.elite)
+        if config.warm_start is not None:
+            self._begin_warm()
 
     @property
     def progress(self) -> float:
@@ -90,9 +92,6 @@ class Trainer:
     def update(self) -> Update:
         """Collect once and learn from it."""
         watch, config = self.watch, self.config
-        if config.warm_start and self.number == 0:
-            with watch.span("learn"), watch.span("clone"):
-                self._warm_up()
         self.actor.version = self.number
         self.collecting = True
         with watch.span("collect"):
@@ -111,14 +110,14 @@ class Trainer:
         metrics = {**_episode_metrics(rollout), **metrics, **self._fault_metrics()}
         return Update(self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap())
 
-    def _warm_up(self) -> None:
+    def _begin_warm(self) -> None:
         """Begin with what a rule does: an episode to imitate, or to follow from the start."""
         from redline.learn.warm_start import demonstrate  # only nets have rules
 
         episode = demonstrate(self.config)
-        if self.config.clone:
+        if episode is not None and self.config.clone:
             clone(self.policy, Demonstrations(self.policy, [episode]), np.random.default_rng(self.config.seed))
-        if self.elite.keep:
+        if episode is not None and self.elite.keep:
             self.elite.add(episode)
 
     def _models(self, rollout: Rollout) -> Demonstrations | None:
@@ -191,7 +190,7 @@ def warm_up(config: TrainConfig) -> None:
     """Have everything compiled that a run needs, by a tiny run of the same kind, so that no update has to wait for it."""
     once = dataclasses.replace(config.ppo, minibatches=1)
     tiny = dataclasses.replace(
-        config, warm_start="", engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once
+        config, warm_start=None, engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once
     )
     if not is_simulator(config.env):  # an env of somebody else is left alone
         tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,23 +19,27 @@ BEST = "best"
 """The rule that ends first."""
 
 
-def demonstrate(config: TrainConfig) -> Episode:
-    """The episode that `config.warm_start` names, played in the env of the config."""
+def demonstrate(config: TrainConfig) -> Episode | None:
+    """The episode that `config.warm_start` names, played in the env of the config; None if no rule can play it."""
+    if config.warm_start is None:
+        return None
     if not config.env.startswith(PREFIX):
-        raise RedlineError(
-            f"--warm-start {config.warm_start} needs a timed net, not {config.env}. Try petri:jobshop/ft06."
-        )
+        raise RedlineError(f"--warm-start {config.warm_start} is for timed nets, not for {config.env}. Leave it out.")
     instance = parse_petri(config.env, **config.env_options)
-    return replay(instance, _actions(instance, config.warm_start))
+    if config.warm_start.endswith(".json"):
+        return replay(instance, actions_for(instance.net, load_recording(Path(config.warm_start)).script))
+    if config.warm_start != BEST:
+        return replay(instance, rule_actions(instance, config.warm_start))
+    return max(_possible(instance), key=lambda episode: episode.total, default=None)
 
 
-def _actions(instance: Instance, name: str) -> list[int]:
-    if name.endswith(".json"):
-        return actions_for(instance.net, load_recording(Path(name)).script)
-    rules = rules_for(instance)
-    if name == BEST:
-        return min((rule_actions(instance, rule) for rule in rules), key=lambda each: -replay(instance, each).total)
-    return rule_actions(instance, name)
+def _possible(instance: Instance) -> list[Episode]:
+    """What all rules do that the options of a net allow."""
+    episodes = []
+    for rule in rules_for(instance):
+        with suppress(RedlineError):
+            episodes.append(replay(instance, rule_actions(instance, rule)))
+    return episodes
 
 
 def replay(instance: Instance, actions: list[int]) -> Episode:

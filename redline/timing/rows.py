@@ -46,13 +46,13 @@ PARTS = (
         "Training loop",
         (
             ("learn", OWN), ("learn", "gradient"), ("learn", "loss"), ("learn", "backward"), ("learn", "optimizer"),
-            ("learn", "metrics"), ("learn", "imitate"), ("learn", "elite"), ("learn", "clone"),
+            ("learn", "metrics"), ("learn", "imitate"), ("learn", "elite"),
         ),
         (
             Part("loss", (("learn", "loss"), ("learn", "gradient", "loss"))),
             Part("backward", (("learn", "backward"), ("learn", "gradient", "backward"))),
             Part("optimizer step", (("learn", "optimizer"),)),
-            Part("imitation", (("learn", "imitate"), ("learn", "elite"), ("learn", "clone"))),
+            Part("imitation", (("learn", "imitate"), ("learn", "elite"))),
             Part("gathering and metrics", (("learn", OWN), ("learn", "gradient", OWN), ("learn", "metrics"))),
         ),
     ),

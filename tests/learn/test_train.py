@@ -13,6 +13,7 @@ import pytest
 from redline.errors import RedlineError
 from redline.learn import checkpoint
 from redline.learn.config import PPOConfig, TrainConfig, config_from_json, config_to_json
+from redline.learn.recipes import recipe
 from redline.learn.train import Trainer, Update, spread_seed, train
 
 TINY = TrainConfig(
@@ -55,6 +56,12 @@ def assert_same_run(trainer: Trainer, updates: list[Update], expected: tuple[Tra
 
 # Reproducible
 
+NET = dataclasses.replace(
+    recipe("petri:cluster/J-0"),
+    env_options={"wafers": 2, "reward": "progress"}, num_envs=6, num_steps=25, hidden=(16,), total_steps=1500, device="cpu",
+)  # fmt: skip
+"""All that nets have and others have not: masks, imitation, returns of a changing unit, a bonus that fades."""
+
 settings = pytest.mark.parametrize(
     "config",
     [
@@ -64,8 +71,9 @@ settings = pytest.mark.parametrize(
         tiny(dedup=False),
         tiny(shared=True, hidden=()),
         tiny(env_options={"max_steps": 20, "red_agent": "B_lineAgent,RedMeanderAgent", "observation": "history"}),
+        dataclasses.replace(NET, ppo=dataclasses.replace(NET.ppo, minibatches=2)),
     ],
-    ids=["whole", "minibatches", "reuse", "plain", "shared", "history"],
+    ids=["whole", "minibatches", "reuse", "plain", "shared", "history", "net"],
 )
 
 

@@ -62,7 +62,7 @@ class Oracle:
                 token = Token(number, next(types) if self.net.routes else 0, ready=place.min_stay)
                 self.where[place.name].append(token)
                 number += 1
-        self.account = {"time": 0, "processing": 0, "overstay": 0, "hold": 0, "idle": 0, "arrived": 0}
+        self.account = {"time": 0, "processing": 0, "overstay": 0, "hold": 0, "idle": 0, "arrived": 0, "moved": 0}
         self._check_end()
         self._settle()
 
@@ -294,6 +294,7 @@ class Oracle:
                 [token] = next(iter(firing.tokens.values()))
                 stay = self.net.routes[token.route][token.step].stay
                 token.step, token.moving, token.entered, token.ready = token.step + 1, False, self.now, self.now + stay
+                self.account["moved"] += 1
                 self.where[name].append(token)
             else:
                 stay = self.place[name].min_stay
@@ -381,6 +382,10 @@ class Oracle:
             bound = rules.lower_bound or self.net.horizon or 1
             reward = account["arrived"] / goal - account["time"] / bound
             return reward - (2 + 2 * (goal - self.finished()) / goal) if failed else reward
+        if rules.reward == "progress":
+            ways = sum(len(self.net.routes[kind]) for kind in self.net.token_types)
+            reward = 6 * account["moved"] / ways - account["time"] / (rules.lower_bound or self.net.horizon or 1)
+            return reward - 2 if failed else reward
         reward = (
             -10.0 * account["time"] + 5.0 * account["processing"] - 4.0 * account["overstay"] - 6.0 * account["hold"]
         )

@@ -18,7 +18,7 @@ from redline.sims.petri.instances import parse_petri
 from redline.sims.petri.job_shop import JobShop, build_shop, shop_names
 from redline.sims.petri.net import Net, Place, Rules, Step, Transition
 from redline.sims.petri.replay import Hops, script_of
-from redline.sims.petri.rules import Dispatcher, Game, actions_for, insert_without_waiting
+from redline.sims.petri.rules import INSERTION, Dispatcher, Game, actions_for, insert_without_waiting, rule_actions
 from redline.sims.petri.state import OUTCOMES, Finals, State, new_finals, new_state
 from redline.sims.petri.tables import tabulate
 from redline.sims.speed import at_speed
@@ -76,7 +76,7 @@ def walk_side_by_side(net: Net, num_steps: int, seed: int) -> set[str]:
 @every_tool
 def test_a_cluster_tool_does_what_its_slow_twin_does(route, device, arms):
     options: dict[str, Any] = {"route": route, "device": device, "arms": arms}
-    walk_side_by_side(build_tool(ClusterTool(wafers=6, **options)), 90, seed=1)
+    walk_side_by_side(build_tool(ClusterTool(wafers=6, reward="progress", **options)), 90, seed=1)
     walk_side_by_side(build_tool(ClusterTool(wafers=8, **EVERYTHING_ON, **options)), 60, seed=2)
 
 
@@ -198,7 +198,7 @@ def assert_speeds_agree(net: Net, num_steps: int, num_envs: int = 2, seed: int =
 
 @every_tool
 def test_both_speeds_agree_bit_for_bit_on_every_tool(route, device, arms):
-    extra = EVERYTHING_ON if (len(route) + arms) % 2 else {}
+    extra = EVERYTHING_ON if (len(route) + arms) % 2 else {"reward": "progress"}
     assert_speeds_agree(build_tool(ClusterTool(route, device, 4, arms, **extra)), 6)
 
 
@@ -425,6 +425,14 @@ def test_a_completed_episode_returns_one_minus_makespan_over_bound():
     total = sum(play(game, "pick in", "put chamber", "wait 1", "pick chamber", "put out"))
     assert total == pytest.approx(1 - 21 / 20)
     assert float(game.state.envs[0].score) == pytest.approx(total)
+
+
+def test_progress_pays_six_along_the_way_less_the_time():
+    instance = parse_petri("cluster/S-0?wafers=2&reward=progress")
+    game = Game(instance.net)
+    total = sum(game.step(action) for action in rule_actions(instance, INSERTION))
+    assert game.state.envs[0].outcome == OUTCOMES.index("done")
+    assert total == pytest.approx(6 - game.clock / instance.lower_bound)
 
 
 def test_scrapping_never_pays():

@@ -1,0 +1,186 @@
+"""Learning from episodes, and returns in a unit that is found on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from redline.errors import RedlineError
+from redline.learn.config import PPOConfig, TrainConfig
+from redline.learn.elite import Episode
+from redline.learn.imitation import DECIDE, Demonstrations, clone, models
+from redline.learn.policy import Policy
+from redline.learn.ppo import PPO
+from redline.learn.recipes import recipe
+from redline.learn.scale import Scale
+from redline.learn.train import Trainer
+from redline.learn.warm_start import demonstrate
+from redline.threads import use_threads
+from redline.timing.stopwatch import Stopwatch
+from tests.learn.test_ppo import make_policy, random_rollout
+
+use_threads(1)
+DATA = Path(__file__).parents[1] / "data" / "petri" / "schedules"
+PNML = DATA.parent / "pnml" / "philosophers_5.pnml"
+
+
+def episode(policy: Policy, length: int = 30, seed: int = 0) -> Episode:
+    rng = np.random.default_rng(seed)
+    masks = rng.random((length, policy.num_actions)) < 0.7
+    actions = rng.integers(0, policy.num_actions, length)
+    masks[np.arange(length), actions] = True
+    seen = rng.normal(size=(length, policy.obs_size)).astype(np.float32)
+    return Episode(seen, masks, actions, rng.normal(size=length).astype(np.float32))
+
+
+def test_a_step_counts_by_how_much_better_it_was_than_expected():
+    policy, unit, weight = make_policy(), 2.0, 0.3
+    model = episode(policy)
+    policy.weights.grad.zero_()
+    Demonstrations(policy, [model], gamma=0.9).add_gradient(policy, weight, unit, Everything(len(model.actions)))
+    found = policy.weights.grad.clone()
+    policy.weights.grad.zero_()
+    logits, values = policy(torch.from_numpy(model.observations), torch.from_numpy(model.masks))
+    log_probs = torch.log_softmax(logits, -1)[torch.arange(len(model.actions)), torch.from_numpy(model.actions)]
+    better = (torch.from_numpy(model.to_go(0.9) / unit).float() - values.detach()).clamp(min=0)
+    (-weight * (better * log_probs).mean()).backward()
+    assert better.max() > 0
+    torch.testing.assert_close(found, policy.weights.grad)
+
+
+class Everything:
+    """Draws every step once, in order."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def integers(self, low: int, high: int, size: int) -> np.ndarray:
+        return np.arange(self.count)
+
+
+def test_a_cloned_policy_follows_its_model():
+    policy = make_policy()
+    models_ = Demonstrations(policy, [episode(policy)])
+    assert not models_.are_followed(policy)
+    clone(policy, models_, np.random.default_rng(0))
+    assert models_.are_followed(policy)
+
+
+def test_towards_the_end_the_best_episode_is_imitated_alone():
+    policy = make_policy()
+    episodes = [episode(policy, 30), episode(policy, 20, seed=1)]
+    assert models(policy, [], 1.0, 0.5) is None
+    assert len(models(policy, episodes, 1.0, DECIDE)) == 50
+    assert len(models(policy, episodes, 1.0, DECIDE + 0.01)) == 30
+
+
+# Units
+
+
+def test_the_unit_is_the_deviation_of_all_returns_so_far():
+    rng, scale, seen = np.random.default_rng(0), Scale(), []
+    for size in (5, 100, 17):
+        returns = rng.normal(300, 50, size)
+        seen.append(returns)
+        before = scale.unit
+        change = scale.see(returns / before)
+        assert change == before / scale.unit
+    assert scale.unit == pytest.approx(np.concatenate(seen).std())
+
+
+def test_a_critic_says_the_same_in_another_unit():
+    policy = make_policy()
+    learner = PPO(policy, PPOConfig(learning_rate=0.0, normalise_returns=True), seed=0)
+    rollout = random_rollout(policy)
+    before = policy.state_values(rollout.observations) * learner.scale.unit
+    learner.update(rollout, Stopwatch())
+    assert learner.scale.unit != 1.0
+    np.testing.assert_allclose(
+        policy.state_values(rollout.observations) * learner.scale.unit, before, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_the_size_of_rewards_does_not_matter_in_the_long_run():
+    """Once the unit is known, rewards a thousand times as large teach the same."""
+    gradients = []
+    for factor in (1.0, 1000.0):
+        policy = make_policy()
+        learner = PPO(policy, PPOConfig(learning_rate=0.0, epochs=1, normalise_returns=True, max_grad_norm=1e9), seed=0)
+        rollout = random_rollout(policy)
+        rollout.rewards *= np.float32(factor)
+        rollout.values[:] = rollout.next_values[:] = 0
+        learner.update(rollout, Stopwatch())
+        with torch.no_grad():
+            policy.critic.weight.zero_()
+            policy.critic.bias.zero_()
+        learner.update(rollout, Stopwatch())
+        gradients.append(policy.weights.grad.clone())
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-3, atol=1e-5)
+
+
+# Warm starts
+
+
+@pytest.mark.parametrize(
+    ("env", "rule", "makespan"),
+    [("petri:jobshop/ft06", "SPT", 88), ("petri:jobshop/ft06", "best", 59), ("petri:cluster/S-0", "insertion", 2225)],
+)
+def test_a_rule_is_a_first_episode(env, rule, makespan):
+    config = dataclasses.replace(recipe(env), env_options={}, warm_start=rule)
+    found = demonstrate(config)
+    bound = {"petri:jobshop/ft06": 52, "petri:cluster/S-0": 2095}[env]
+    assert found.total == pytest.approx(1 - makespan / bound, abs=1e-4)
+    assert found.masks[np.arange(len(found.actions)), found.actions].all()
+
+
+def test_a_schedule_from_a_file_is_a_first_episode(tmp_path):
+    data = json.loads((DATA / "cascade_core_J-0_n4_arms1.json").read_text())
+    (tmp_path / "best.json").write_text(json.dumps(data))
+    config = TrainConfig("petri:cluster/J-0", {"wafers": 4}, warm_start=str(tmp_path / "best.json"))
+    assert demonstrate(config).total == pytest.approx(1 - 1010 / 930, abs=1e-4)
+
+
+def test_a_net_without_rules_begins_without():
+    config = TrainConfig(f"petri:{PNML}", {"max_steps": 50}, num_envs=2, num_steps=4, warm_start="best")
+    assert demonstrate(config) is None
+    assert Trainer(config).elite.episodes == []
+
+
+@pytest.mark.parametrize(
+    ("env", "warm_start", "words"),
+    [
+        ("cage2", "best", "is for timed nets, not for cage2"),
+        ("petri:jobshop/ft06", "insertion", "Known: SPT"),
+        ("petri:cluster/J-0", "SPT", "Known: insertion"),
+        ("petri:cluster/J-0", "none.json", "There is no schedule at none.json"),
+    ],
+)
+def test_a_warm_start_that_cannot_be_is_refused(env, warm_start, words):
+    with pytest.raises(RedlineError, match=words):
+        Trainer(TrainConfig(env, num_envs=2, num_steps=4, warm_start=warm_start))
+
+
+def test_a_cloned_trainer_plays_what_it_was_shown():
+    config = dataclasses.replace(
+        recipe("petri:cluster/S-0"),
+        env_options={"wafers": 3, "reward": "progress"},
+        num_envs=2,
+        num_steps=8,
+        clone=True,
+    )
+    trainer = Trainer(config)
+    assert Demonstrations(trainer.policy, trainer.elite.episodes).are_followed(trainer.policy)
+
+
+def test_it_learns_to_schedule_a_job_shop():
+    """Better than every dispatching rule, of which the best needs 59."""
+    config = dataclasses.replace(recipe("petri:jobshop/ft06"), total_steps=150_000, num_envs=64, num_steps=64, seed=1)
+    trainer = Trainer(config)
+    best = min(update.metrics["makespan_min"] for update in trainer)
+    trainer.close()
+    assert best < 59
