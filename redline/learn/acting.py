@@ -204,7 +204,7 @@ class Actor:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Everything needed to go on from here, as plain arrays."""
-        arrays = {"streams": self.streams.copy(), "dedup": np.array([self.dedup])}
+        arrays = {"streams": self.streams.copy(), "dedup": np.array([self.dedup, self._wanted])}
         if self._known is not None:
             arrays["known"] = self._known
         if self._known_masks is not None:
@@ -214,5 +214,5 @@ class Actor:
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
         self.streams[:] = arrays["streams"]
-        self.dedup = bool(arrays["dedup"][0])
+        self.dedup, self._wanted = bool(arrays["dedup"][0]), bool(arrays["dedup"][-1])
         self._known, self._known_masks = arrays.get("known"), arrays.get("known_masks")

@@ -7,7 +7,7 @@ import torch
 from redline.engines import make_engine
 from redline.engines.lockstep import Lockstep
 from redline.learn import policy as policy_module
-from redline.learn.acting import Actor
+from redline.learn.acting import TRY_AGAIN, Actor
 from redline.learn.config import TrainConfig
 from redline.learn.policy import Policy
 from redline.learn.train import make_policy
@@ -324,3 +324,17 @@ def test_a_snapshot_is_not_touched_by_what_comes_after():
     actor.observations()
     for name, array in before.items():
         np.testing.assert_array_equal(snapshot[name], array, err_msg=name)
+
+
+def test_lookups_that_were_given_up_are_tried_again():
+    actor = Actor(toy_policy(), 4, seed=0)
+    wanted = []
+    for version in range(2 * TRY_AGAIN + 1):
+        actor.version = version
+        repeats = version >= TRY_AGAIN
+        actor.begin(2)
+        for shift in range(2):
+            actor.act(column(1, 1, 1, 1) if repeats else column(*np.arange(4) + 4 * shift), None)
+        wanted.append(actor.dedup)
+        actor.observations()
+    assert wanted == [True] + [False] * (TRY_AGAIN - 1) + [True] * (TRY_AGAIN + 1)
