@@ -121,7 +121,6 @@ class PetriVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         outcome, clock, finished, steps, margin_min, margin_sum, margins, _ = finals.counts.T
         metrics = {
             "completed": outcome == DONE,
-            "makespan": np.where(outcome == DONE, clock, np.nan),
             "end_time": clock,
             "finished": finished,
             "outcome": outcome,

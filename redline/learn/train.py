@@ -271,17 +271,16 @@ def _episode_metrics(rollout: Rollout) -> dict[str, float]:
         "return_min": float(returns.min()),
         "return_max": float(returns.max()),
         "length": float(lengths.mean()),
-        **{name: mean_known(values) for name, values in rollout.episode_metrics.items()},
+        **{name: float(values.mean()) for name, values in rollout.episode_metrics.items()},
         **_makespans(rollout.episode_metrics),
     }
 
 
-def mean_known(values: np.ndarray) -> float:
-    """Mean of the values that are there, NaN if there are none."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
-
-
 def _makespans(metrics: dict[str, np.ndarray]) -> dict[str, float]:
-    """The shortest of the schedules that were completed, where the env makes schedules."""
-    return {"makespan_min": float(np.fmin.reduce(metrics["makespan"]))} if "makespan" in metrics else {}
+    """Of the schedules that were completed, where the env makes schedules: how long they are on average and at best."""
+    if "end_time" not in metrics:
+        return {}
+    done = metrics["end_time"][metrics["completed"] > 0]
+    if not len(done):
+        return dict.fromkeys(("makespan", "makespan_min"), float("nan"))
+    return {"makespan": float(done.mean()), "makespan_min": float(done.min())}
