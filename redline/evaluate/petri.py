@@ -41,6 +41,11 @@ class Result:
         """How far the makespan lies above a reference, as a share of it."""
         return None if self.makespan is None or not reference else self.makespan / reference - 1
 
+    def _busy(self, kind: str) -> dict[str, float]:
+        """For what share of the time each place of a kind worked."""
+        clock, names = max(1, self.schedule.makespan), [p.name for p in self.schedule.net.places if p.kind == kind]
+        return {name: self.played.place_seconds[name] / clock for name in names}
+
     def to_json(self, instance: Instance) -> dict[str, Any]:
         """The result as plain data."""
         clock, played = max(1, self.schedule.makespan), self.played
@@ -56,7 +61,7 @@ class Result:
             "margin_min": None if played.margins is None else played.margins[0],
             "margin_mean": None if played.margins is None else played.margins[1],
             "robot": {name: seconds / clock for name, seconds in played.resource_seconds.items()},
-            "chamber": {name: seconds / clock for name, seconds in played.place_seconds.items()},
+            **{what: self._busy(kind) for what, kind in (("chamber", "process"), ("machine", "machine"))},
         }
 
 

@@ -112,6 +112,7 @@ def score_table(scores: Sequence[Score]) -> str:
     headers = [
         "policy", "makespan", "outcome", "above the bound", "above the optimum", "smallest margin", "busiest robot",
         "busiest chamber",
+        "busiest machine",
     ]  # fmt: skip
     done = [(score["makespan"], k) for k, score in enumerate(scores) if _finished(score)]
     highlight = min(done)[1] if len(done) > 1 else None
@@ -132,6 +133,7 @@ def _score(score: Score) -> list[object]:
         score.get("margin_min"),
         _busiest(score.get("robot")),
         _busiest(score.get("chamber")),
+        _busiest(score.get("machine")),
     ]
 
 
