@@ -231,4 +231,4 @@ class PetriEnv(gym.Env[np.ndarray, np.integer]):
 def announce_compilation(step: Any) -> None:
     """Say so when the first call of the kernel is going to take a while."""
     if not is_compiled(step) and not is_cached(step):
-        print("Compiling the Petri net kernel (once on this machine, about 40 seconds) …", file=sys.stderr, flush=True)
+        print("Compiling the Petri net kernel (once on this machine, about 20 seconds) …", file=sys.stderr, flush=True)
