@@ -83,13 +83,15 @@ class Oracle:
 
     def _act(self, name: str) -> None:
         if name.startswith("wait"):
+            if self.net.rules.clock == "lockstep" and self.firings:
+                self._finish_moves()
+                return
             length = int(name.split()[1]) if " " in name else FOREVER
             self._pass_time(min(self.next_event(), self.now + length))
             return
         for transition in self.net.transitions:
             if (transition.action or transition.name) == name and transition.controllable and self.enabled(transition):
-                self._start(transition)
-                self._check_end()
+                self._start_and_check(transition)
                 return
 
     def _settle(self) -> None:
@@ -100,6 +102,8 @@ class Oracle:
             event = self.next_event()
             if event == FOREVER:
                 self.outcome = "deadlock"
+            elif self.net.rules.skip_forced_waits and self.net.rules.clock == "lockstep" and self.firings:
+                self._finish_moves()
             elif self.net.rules.skip_forced_waits:
                 self._pass_time(event)
             else:
@@ -111,8 +115,18 @@ class Oracle:
             ready = [t for t in own if self.enabled(t)]
             if not ready:
                 return
-            self._start(ready[0])
-            self._check_end()
+            self._start_and_check(ready[0])
+
+    def _start_and_check(self, transition: Transition) -> None:
+        self._start(transition)
+        self._check_end()
+        if self.net.rules.clock == "serial":
+            self._finish_moves()
+
+    def _finish_moves(self) -> None:
+        """Second by second, until no robot is at work."""
+        while self.outcome == "running" and self.firings:
+            self._pass_time(self.now + 1)
 
     # What is legal
 
@@ -127,6 +141,8 @@ class Oracle:
         event, rules = self.next_event(), self.net.rules
         if event == FOREVER or (rules.non_delay and can_fire):
             return False
+        if rules.clock == "lockstep" and self.firings:
+            return name == self.net.actions[len(self.net.actions) - len(rules.waits)]
         length = int(name.split()[1]) if " " in name else event - self.now
         return rules.urgent_wait is None or length <= rules.urgent_wait or not self._urgent()
 

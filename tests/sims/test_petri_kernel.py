@@ -80,6 +80,13 @@ def test_a_cluster_tool_does_what_its_slow_twin_does(route, device, arms):
     walk_side_by_side(build_tool(ClusterTool(wafers=8, **EVERYTHING_ON, **options)), 60, seed=2)
 
 
+CLOCKED: list[dict[str, Any]] = [
+    {},
+    {"arms": 2, "reward": "ct_dense"},
+    {"device": "cascade_full", "tm1": "rule", "skip_forced_waits": False},
+]
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -89,6 +96,7 @@ def test_a_cluster_tool_does_what_its_slow_twin_does(route, device, arms):
         {"gate": "derived", "cleaning": True, "wip_limit": "3"},
         {"skip_forced_waits": False, "urgent_wait_cap": False},
         {"device": "cascade_full", "tm1": "rule", "wafers": 3},
+        *({"clock": clock, **more} for clock in ("serial", "lockstep") for more in CLOCKED),
     ],
     ids=str,
 )
@@ -200,6 +208,18 @@ def assert_speeds_agree(net: Net, num_steps: int, num_envs: int = 2, seed: int =
 def test_both_speeds_agree_bit_for_bit_on_every_tool(route, device, arms):
     extra = EVERYTHING_ON if (len(route) + arms) % 2 else {}
     assert_speeds_agree(build_tool(ClusterTool(route, device, 4, arms, **extra)), 6)
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"clock": "serial"},
+    {"clock": "lockstep", "arms": 2, "reward": "ct_dense"},
+    {"clock": "lockstep", "device": "cascade_full", "tm1": "rule"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_both_speeds_agree_bit_for_bit_on_every_option(options):
+    assert_speeds_agree(build_tool(ClusterTool(**{"route": "2-2", "wafers": 4, **options})), 40)
 
 
 @pytest.mark.parametrize("name", shop_names())
@@ -506,3 +526,49 @@ def test_cleaning_starts_when_the_last_wafer_has_left():
     left = 6 * 297 - 10  # the sixth pick ended; travelling and placing followed
     assert game.state.places[0, chamber].clean_until == left + 320
     assert game.clock == left + 320  # nothing may be picked toward a chamber that is being cleaned
+
+
+# Other clocks
+
+
+def robots_at_work(log: np.ndarray, clock: int) -> int:
+    """How many picks and places are under way."""
+    return int(((log[:, 0] <= clock) & (clock < log[:, 1])).sum())
+
+
+def logs_of_random_episodes(net: Net, episodes: int = 20) -> list[np.ndarray]:
+    rng, logs = np.random.default_rng(0), []
+    for _ in range(episodes):
+        game = Game(net, log_size=1000)
+        while game.running:
+            game.step(pick(rng, net, game.mask[0]))
+        logs.append(game.state.log[0, : int(game.state.envs[0].fired)].copy())
+    return logs
+
+
+@pytest.mark.parametrize(("clock", "most"), [("event", 2), ("serial", 1), ("lockstep", 2)])
+def test_a_serial_clock_lets_one_robot_work_at_a_time(clock, most):
+    logs = logs_of_random_episodes(build_tool(ClusterTool("J-0", wafers=6, clock=clock)))
+    assert max(robots_at_work(log, start) for log in logs for start in log[:, 0]) == most
+
+
+def test_in_lockstep_whatever_overlaps_began_together():
+    logs = logs_of_random_episodes(build_tool(ClusterTool("J-0", wafers=6, clock="lockstep")))
+    for log in logs:
+        for start in log[:, 0]:
+            assert not ((log[:, 0] < start) & (start < log[:, 1])).any()
+
+
+def test_a_wait_ends_a_round_of_lockstep():
+    net = build_tool(ClusterTool("J-0", wafers=3, clock="lockstep", skip_forced_waits=False))
+    game = Game(net)
+    play(game, "u_LP_TM2")
+    assert [net.actions[a] for a in np.flatnonzero(game.mask[0])] == ["wait"]
+    play(game, "wait")
+    assert game.clock == 5
+
+
+def test_one_robot_is_serial_anyway():
+    event, serial = (build_tool(ClusterTool("S-0", wafers=4, clock=clock)) for clock in ("event", "serial"))
+    for one, other in zip(logs_of_random_episodes(event), logs_of_random_episodes(serial), strict=True):
+        assert one.tolist() == other.tolist()

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from redline.errors import RedlineError, unknown
-from redline.sims.petri.net import NEXT, Cleaning, Net, Place, Rules, Step, Transition
+from redline.sims.petri.net import CLOCKS, NEXT, Cleaning, Net, Place, Rules, Step, Transition
 
 LOOKAHEADS = ("robots", "strict", "off")
 PARALLELS = ("least_used", "free")
@@ -142,6 +142,8 @@ class ClusterTool:
     """Only waits up to 5 s while a finished wafer waits or an arm holds one."""
     skip_forced_waits: bool = True
     """Go on by itself while nothing can be done."""
+    clock: str = "event"
+    """event (robots work at once), serial (one move at a time) or lockstep (moves begin together, a wait ends them)."""
     reward: str = "makespan"
     """makespan (a completed episode returns 1 - makespan / lower bound) or ct_dense."""
     horizon: int = 0
@@ -157,6 +159,7 @@ class ClusterTool:
             ("hold rule", self.hold, HOLDS),
             ("release gate", self.gate, GATES),
             ("driver of TM1", self.tm1, DRIVERS),
+            ("clock", self.clock, CLOCKS),
         ):
             if given not in known:
                 raise unknown(what, given, known)
@@ -449,6 +452,7 @@ def _rules(plan: Plan, bound: int) -> Rules:
         waits=(NEXT, *waits),
         urgent_wait=max(URGENT_WAIT, waits[0]) if options.urgent_wait_cap else None,
         skip_forced_waits=options.skip_forced_waits,
+        clock=options.clock,
         wip_limit=_wip_limit(plan),
         release_intervals=intervals,
         reward=options.reward,

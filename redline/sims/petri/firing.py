@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from redline.sims.petri.enabling import candidate, enabled, queue_entry
 from redline.sims.petri.state import DEADLOCKED, DONE, LIVELOCKED, OUT_OF_TIME, OVERFLOWED, RUNNING, SCRAPPED
-from redline.sims.petri.tables import CT_DENSE, FAR, MACHINE, NONE, PENALTY, PROCESS, RELEASE, ROBOT
-from redline.sims.speed import inlined, rule
+from redline.sims.petri.tables import CT_DENSE, FAR, LOCKSTEP, MACHINE, NONE, PENALTY, PROCESS, RELEASE, ROBOT, SERIAL
+from redline.sims.speed import apart, inlined, rule
 
 MOST_AT_ONCE = 10_000
 """Firings that nobody chose at one instant, before it counts as a loop that never ends."""
@@ -367,10 +367,32 @@ def fire_one(net, state, i):
     for j in range(net.constants[0].own_pace, net.constants[0].own_pace_end):
         t = net.lists[j]
         if enabled(net, state, i, t):
-            fire(net, state, i, t)
-            judge(net, state, i)
+            begin_firing(net, state, i, t)
             return True
     return False
+
+
+@inlined
+def begin_firing(net, state, i, t):
+    """Fire `t`, and where firings come one after the other let it end."""
+    fire(net, state, i, t)
+    judge(net, state, i)
+    if net.constants[0].clock == SERIAL:
+        end_round(net, state, i)
+
+
+@apart
+def end_round(net, state, i):
+    """Let time pass until all firings under way have ended, while nothing else begins."""
+    env = state.envs[i]
+    while env.outcome == RUNNING and env.underway > 0:
+        advance(net, state, i, next_event(net, state, i))
+
+
+@inlined
+def round_is_open(net, state, i):
+    """Whether firings have begun in lockstep that must end before anything else begins."""
+    return net.constants[0].clock == LOCKSTEP and state.envs[i].underway > 0
 
 
 @inlined
@@ -379,5 +401,7 @@ def skip(net, state, i):
     until = next_event(net, state, i)
     if until == FAR:
         state.envs[i].outcome = DEADLOCKED
+    elif round_is_open(net, state, i):
+        end_round(net, state, i)
     else:
         advance(net, state, i, until)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from redline.sims.petri.enabling import enabled
-from redline.sims.petri.firing import advance, fire, judge, link, next_event, run_by_itself, skip
+from redline.sims.petri.firing import (
+    advance,
+    begin_firing,
+    end_round,
+    judge,
+    link,
+    next_event,
+    round_is_open,
+    run_by_itself,
+    skip,
+)
 from redline.sims.petri.observe import observe
 from redline.sims.petri.state import (
     DEADLOCKED,
@@ -87,6 +97,9 @@ def offer_waits(net, state, i, mask, can_fire):
     left = next_event(net, state, i) - state.envs[i].clock
     if left >= FAR - state.envs[i].clock or (constants.non_delay and can_fire):
         return
+    if round_is_open(net, state, i):
+        mask[i, constants.num_groups] = True  # the first wait ends the round; another would do the same
+        return
     longest = constants.urgent_wait if constants.urgent_wait != FAR and is_urgent(net, state, i) else FAR
     for j in range(constants.waits_end - constants.waits):
         wait = net.lists[constants.waits + j]
@@ -134,6 +147,9 @@ def close_mask(mask, i):
 def act(net, state, i, action):
     """Fire or wait, as a legal action says."""
     constants = net.constants[0]
+    if action >= constants.num_groups and round_is_open(net, state, i):
+        end_round(net, state, i)
+        return
     if action >= constants.num_groups:
         wait = net.lists[constants.waits + action - constants.num_groups]
         until = next_event(net, state, i)
@@ -142,8 +158,7 @@ def act(net, state, i, action):
     for t in range(net.transitions.shape[0]):
         transition = net.transitions[t]
         if transition.action == action and transition.controllable and enabled(net, state, i, t):
-            fire(net, state, i, t)
-            judge(net, state, i)
+            begin_firing(net, state, i, t)
             return
 
 

@@ -18,6 +18,7 @@ OVERSTAYS = ("ignore", "penalty", "fail")
 GUARDS = ("release", "lookahead", "free_slot", "least_used", "arm_lock")
 REWARDS = ("makespan", "ct_dense")
 LAYOUTS = ("places", "tool", "jobs")
+CLOCKS = ("event", "serial", "lockstep")
 NEXT = 0
 """The wait that lasts until the next event."""
 MAX_TOKENS = 1 << 30
@@ -101,6 +102,9 @@ class Rules:
     skip_forced_waits: bool = True
     non_delay: bool = False
     """No waiting while something can be fired."""
+    clock: str = "event"
+    """event (firings overlap as they like), serial (each ends before anything else begins) or lockstep (those that begin
+    together are a round, and a wait ends it: all of them end before anything else begins)."""
     wip_limit: int | None = None
     release_intervals: tuple[int, ...] = ()
     reward: str = "makespan"
@@ -236,6 +240,7 @@ def check_rules(net: Net) -> None:
     rules = net.rules
     _known("reward", rules.reward, REWARDS)
     _known("observation layout", rules.layout, LAYOUTS)
+    _known("clock", rules.clock, CLOCKS)
     if any(wait < 0 for wait in rules.waits):
         raise RedlineError(f"Waits of {min(rules.waits)} time units cannot be waited. Give 1 or more, or 0 for NEXT.")
     if rules.wip_limit is not None and rules.wip_limit < 1:

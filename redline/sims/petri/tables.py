@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from redline.sims.petri.net import (
+    CLOCKS,
     GUARDS,
     KINDS,
     LAYOUTS,
@@ -26,6 +27,7 @@ IGNORE, PENALTY, FAIL = range(len(OVERSTAYS))
 RELEASE, LOOKAHEAD, FREE_SLOT, LEAST_USED, ARM_LOCK = (1 << k for k in range(len(GUARDS)))
 MAKESPAN, CT_DENSE = range(len(REWARDS))
 PLACES, TOOL, JOBS = range(len(LAYOUTS))
+EVENT, SERIAL, LOCKSTEP = range(len(CLOCKS))
 FAR = 1 << 30
 """No limit: a time or a count that is never reached."""
 NONE = -1
@@ -94,6 +96,7 @@ CONSTANTS = np.dtype(
         ("urgent_wait", np.int32),
         ("skip_forced_waits", np.int32),
         ("non_delay", np.int32),
+        ("clock", np.int32),
         ("wip_limit", np.int32),
         ("reward", np.int32),
         ("lower_bound", np.int32),
@@ -300,6 +303,7 @@ def _constants(net: Net, cells: int, operations: np.recarray) -> tuple[int, ...]
         bool(net.routes), len(net.actions) - len(rules.waits),
         FAR if net.horizon is None else net.horizon, FAR if net.max_steps is None else net.max_steps, goal,
         FAR if rules.urgent_wait is None else rules.urgent_wait, rules.skip_forced_waits, rules.non_delay,
+        CLOCKS.index(rules.clock),
         FAR if rules.wip_limit is None else rules.wip_limit, REWARDS.index(rules.reward),
         rules.lower_bound or net.horizon or 1, LAYOUTS.index(rules.layout), rules.observe_clock,
         bool(rules.release_intervals), max([*stays, *durations]) + IDLE_SECONDS, cells,
