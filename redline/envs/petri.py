@@ -118,7 +118,7 @@ class PetriVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def _final_infos(self, ended: np.ndarray) -> dict[str, Any]:
         finals = self._finals
-        outcome, clock, finished, steps, margin_min, margin_sum, margins, _ = finals.counts.T
+        outcome, clock, finished, steps, margin_min, margin_sum, margins, _, gone = finals.counts.T
         metrics = {
             "completed": outcome == DONE,
             "end_time": clock,
@@ -127,6 +127,8 @@ class PetriVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             "margin_min": margin_min,
             "margin_mean": margin_sum / np.maximum(margins, 1),
         }
+        if self.net.rules.scrap_place is not None:
+            metrics["scrapped"] = gone
         return {
             "final_obs": self._final_obs.copy() if self.autoreset else self._obs.copy(),
             "_final_obs": ended.copy(),

@@ -20,6 +20,7 @@ class Token:
     entered: int = 0
     ready: int = 0
     moving: bool = False
+    released: bool = False
 
 
 @dataclass
@@ -62,7 +63,7 @@ class Oracle:
                 token = Token(number, next(types) if self.net.routes else 0, ready=place.min_stay)
                 self.where[place.name].append(token)
                 number += 1
-        self.account = {"time": 0, "processing": 0, "overstay": 0, "hold": 0, "idle": 0, "arrived": 0}
+        self.account = {"time": 0, "processing": 0, "overstay": 0, "hold": 0, "idle": 0, "arrived": 0, "scrap": 0}
         self._check_end()
         self._settle()
 
@@ -194,7 +195,7 @@ class Oracle:
         if transition.room_at and not self._room(transition.room_at):
             return False
         if "release" in guards:
-            wip = self.released - self.finished()
+            wip = self.released - self.finished() - sum(token.released for token in self._scrap())
             if self.now < self.gate_opens or (rules.wip_limit is not None and wip >= rules.wip_limit):
                 return False
         if not guards or not self.net.routes:
@@ -290,6 +291,8 @@ class Oracle:
             if intervals:
                 self.gate_opens = self.now + intervals[self.released % len(intervals)]
             self.released += 1
+            for tokens in taken.values():
+                tokens[0].released = True
         firing = Firing(transition, self.now + transition.duration, taken)
         if transition.duration == 0:
             self._end(firing)
@@ -379,12 +382,27 @@ class Oracle:
     def _check_end(self) -> None:
         if self.outcome != "running":
             return
-        if self.net.goal and all(len(self.where[name]) >= count for name, count in self.net.goal.items()):
+        if self.net.rules.scrap_place:
+            self._throw_away()
+        if self._scrap() and self.finished() + len(self._scrap()) == sum(self.net.goal.values()):
+            self.outcome = "scrap"
+        elif self.net.goal and all(len(self.where[name]) >= count for name, count in self.net.goal.items()):
             self.outcome = "done"
         elif any(deadline < self.now for deadline, _, _ in self._deadlines()):
             self.outcome = "scrap"
         elif self.net.horizon is not None and self.now >= self.net.horizon:
             self.outcome = "time limit"
+
+    def _scrap(self) -> list[Token]:
+        return self.where.get(self.net.rules.scrap_place or "", [])
+
+    def _throw_away(self) -> None:
+        for deadline, token, name in self._deadlines():
+            if deadline < self.now:
+                self.where[name].remove(token)
+                self._count_leaving(self.place[name], 1)
+                self._scrap().append(token)
+                self.account["scrap"] += 1
 
     # What it pays
 
@@ -392,15 +410,17 @@ class Oracle:
         if not self.net.goal:
             return 0.0
         goal, rules, account = sum(self.net.goal.values()), self.net.rules, self.account
-        failed = self.outcome in ("scrap", "deadlock")
+        gone = len(self._scrap())
+        failed = self.outcome == "deadlock" or (self.outcome == "scrap" and not rules.scrap_place)
         if rules.reward == "makespan":
             bound = rules.lower_bound or self.net.horizon or 1
             reward = account["arrived"] / goal - account["time"] / bound
-            return reward - (2 + 2 * (goal - self.finished()) / goal) if failed else reward
+            if failed:
+                reward -= 2 + 2 * (goal - self.finished() - gone) / goal
+            return reward - 4 * account["scrap"] / goal
         reward = (
             -10.0 * account["time"] + 5.0 * account["processing"] - 4.0 * account["overstay"] - 6.0 * account["hold"]
         )
-        reward += 500.0 * account["arrived"] - 1000.0 * account["idle"]
-        return reward + {"done": 3000.0, "time limit": -100.0, "scrap": -4000.0, "deadlock": -4000.0}.get(
-            self.outcome, 0.0
-        )
+        reward += 500.0 * account["arrived"] - 1000.0 * account["idle"] - 4000.0 * account["scrap"]
+        ends = {"done": 3000.0, "time limit": -100.0}
+        return reward + (-4000.0 if failed else ends.get(self.outcome, 0.0))

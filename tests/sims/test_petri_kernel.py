@@ -80,6 +80,11 @@ def test_a_cluster_tool_does_what_its_slow_twin_does(route, device, arms):
     walk_side_by_side(build_tool(ClusterTool(wafers=8, **EVERYTHING_ON, **options)), 60, seed=2)
 
 
+LOSSY: list[dict[str, Any]] = [
+    {"wafers": 8},
+    {"arms": 2, "reward": "ct_dense", "cleaning": True, "gate": "derived"},
+    {"device": "cascade_full", "wip_limit": "2", "wafers": 4},
+]
 CLOCKED: list[dict[str, Any]] = [
     {},
     {"arms": 2, "reward": "ct_dense"},
@@ -96,6 +101,7 @@ CLOCKED: list[dict[str, Any]] = [
         {"gate": "derived", "cleaning": True, "wip_limit": "3"},
         {"skip_forced_waits": False, "urgent_wait_cap": False},
         {"device": "cascade_full", "tm1": "rule", "wafers": 3},
+        *({"stop_on_scrap": False, **more} for more in LOSSY),
         *({"clock": clock, **more} for clock in ("serial", "lockstep") for more in CLOCKED),
     ],
     ids=str,
@@ -211,6 +217,7 @@ def test_both_speeds_agree_bit_for_bit_on_every_tool(route, device, arms):
 
 
 OPTIONS: list[dict[str, Any]] = [
+    {"stop_on_scrap": False, "wip_limit": "2"},
     {"clock": "serial"},
     {"clock": "lockstep", "arms": 2, "reward": "ct_dense"},
     {"clock": "lockstep", "device": "cascade_full", "tm1": "rule"},
@@ -572,3 +579,33 @@ def test_one_robot_is_serial_anyway():
     event, serial = (build_tool(ClusterTool("S-0", wafers=4, clock=clock)) for clock in ("event", "serial"))
     for one, other in zip(logs_of_random_episodes(event), logs_of_random_episodes(serial), strict=True):
         assert one.tolist() == other.tolist()
+
+
+# Scrap that does not end the episode
+
+
+def test_a_scrapped_wafer_is_taken_out_and_the_others_go_on():
+    net = build_tool(ClusterTool("S-0", wafers=2, stop_on_scrap=False))
+    game = Game(net)
+    rewards = play(game, "u_LP_TM1", "t_TM1_PM1", *["wait 5"] * 3, "wait")  # it overstays in PM1
+    assert game.running
+    assert dict(zip((p.name for p in net.places), game.state.places.marking[0].tolist(), strict=True))["scrap"] == 1
+    assert rewards[-1] == pytest.approx(-4 / 2 - 1 / net.rules.lower_bound)
+    play(game, "u_LP_TM1", "t_TM1_PM1", "u_PM1_TM1", "t_TM1_PM3", "u_PM3_TM1", "t_TM1_LP_done")
+    assert (OUTCOMES[game.state.envs[0].outcome], game.state.envs[0].finished, game.state.envs[0].gone) == (
+        "scrap",
+        1,
+        1,
+    )
+
+
+def test_without_a_scrap_nothing_changes():
+    net = build_tool(ClusterTool("S-0", wafers=3))
+    lossy = build_tool(ClusterTool("S-0", wafers=3, stop_on_scrap=False))
+    plan = plan_tool(ClusterTool("S-0", wafers=3))
+    script = script_of(Hops(plan, 0, tuple(map(tuple, insert_without_waiting(plan)))), net)
+    one, other = Game(net), Game(lossy)
+    for action in actions_for(net, script):
+        assert one.step(action) == other.step(action)
+        assert one.obs.tobytes() == other.obs.tobytes()
+    assert OUTCOMES[other.state.envs[0].outcome] == "done"

@@ -25,6 +25,7 @@ GATES = ("off", "route", "derived")
 DRIVERS = ("policy", "rule")
 WAITS = (5, 10, 20, 50, 100)
 URGENT_WAIT = 5
+SCRAP = "scrap"
 HORIZON = 5
 """Default time limit, in lower bounds."""
 
@@ -142,6 +143,8 @@ class ClusterTool:
     """Only waits up to 5 s while a finished wafer waits or an arm holds one."""
     skip_forced_waits: bool = True
     """Go on by itself while nothing can be done."""
+    stop_on_scrap: bool = True
+    """A scrapped wafer ends the episode; if off, it is taken out and counted, and the others go on."""
     clock: str = "event"
     """event (robots work at once), serial (one move at a time) or lockstep (moves begin together, a wait ends them)."""
     reward: str = "makespan"
@@ -322,7 +325,7 @@ def build_net(plan: Plan) -> Net:
     sink = plan.device.station_of("sink")
     return Net(
         name=f"{plan.device.name}/{plan.route.name}",
-        places=(*_station_places(plan), *(_hand(plan, robot) for robot in plan.device.robots.values())),
+        places=(*_station_places(plan), *(_hand(plan, robot) for robot in plan.device.robots.values()), *_scrap(plan)),
         transitions=tuple(_transitions(plan)),
         goal={sink: options.wafers},
         horizon=options.horizon or HORIZON * bound,
@@ -330,6 +333,11 @@ def build_net(plan: Plan) -> Net:
         token_types=plan.wafer_types,
         rules=_rules(plan, bound),
     )
+
+
+def _scrap(plan: Plan) -> list[Place]:
+    """Where scrapped wafers go, if the others go on."""
+    return [] if plan.options.stop_on_scrap else [Place(SCRAP)]
 
 
 def _station_places(plan: Plan) -> list[Place]:
@@ -453,6 +461,7 @@ def _rules(plan: Plan, bound: int) -> Rules:
         urgent_wait=max(URGENT_WAIT, waits[0]) if options.urgent_wait_cap else None,
         skip_forced_waits=options.skip_forced_waits,
         clock=options.clock,
+        scrap_place=None if options.stop_on_scrap else SCRAP,
         wip_limit=_wip_limit(plan),
         release_intervals=intervals,
         reward=options.reward,

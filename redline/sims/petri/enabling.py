@@ -127,7 +127,13 @@ def permitted(net, state, i, t, token):
 def gate_is_open(net, state, i):
     """Whether the release interval is over and the work in progress allows one more."""
     env = state.envs[i]
-    return env.clock >= env.gate_opens and env.released - env.finished < net.constants[0].wip_limit
+    return env.clock >= env.gate_opens and in_progress(env) < net.constants[0].wip_limit
+
+
+@inlined
+def in_progress(env):
+    """Tokens between the release gate and the goal."""
+    return env.released - env.finished - env.freed
 
 
 @inlined

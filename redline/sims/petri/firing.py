@@ -320,8 +320,10 @@ def judge(net, state, i):
     env = state.envs[i]
     if env.outcome != RUNNING:
         return
-    if net.constants[0].goal > 0 and env.finished == net.constants[0].goal:
-        env.outcome = DONE
+    if net.constants[0].scrap_place != NONE:
+        discard_overdue(net, state, i)
+    if net.constants[0].goal > 0 and env.finished + env.gone == net.constants[0].goal:
+        env.outcome = DONE if env.gone == 0 else SCRAPPED
         return
     scrapped = overdue(net, state, i)
     if scrapped != NONE:
@@ -348,6 +350,38 @@ def overdue(net, state, i):
         if waiting and queue_entry(net, state, i, p, place.moving) + deadline < clock:
             return p
     return NONE
+
+
+@apart
+def discard_overdue(net, state, i):
+    """Put every token past its deadline where scrap goes."""
+    scrap = net.constants[0].scrap_place
+    env = state.envs[i]
+    k = overdue(net, state, i)
+    while k != NONE:
+        token = state.tokens[i, k]
+        p = token.place
+        state.places[i, p].moving += 1
+        leave(net, state, i, p, 1)
+        unlink(state, i, p, k)
+        arrive(net, state, i, scrap, 1)
+        link(state, i, scrap, k)
+        env.scrapped = k
+        env.gone += 1
+        env.lost += 1
+        env.freed += is_past_gate(net, token.row)
+        k = overdue(net, state, i)
+
+
+@inlined
+def is_past_gate(net, row):
+    """Whether no step to come of a token at `row` leads through the release gate."""
+    while net.steps[row].first < net.steps[row].last:
+        for j in range(net.steps[row].first, net.steps[row].last):
+            if net.transitions[net.lists[j]].guards & RELEASE:
+                return False
+        row += 1
+    return True
 
 
 @inlined

@@ -62,7 +62,7 @@ def clear(net, state, i):
     env.clock = env.steps = env.finished = env.fired = env.underway = env.released = env.gate_opens = env.idle = 0
     env.outcome = RUNNING
     env.scrapped = NONE
-    env.margin_min = env.margin_sum = env.margins = 0
+    env.gone = env.freed = env.margin_min = env.margin_sum = env.margins = 0
     for p in range(net.places.shape[0]):
         place = state.places[i, p]
         place.head = place.tail = NONE
@@ -165,7 +165,7 @@ def act(net, state, i, action):
 @inlined
 def open_step(env):
     """Nothing has happened yet that the next step pays for."""
-    env.elapsed = env.processing = env.overstaying = env.holding = env.arrived = env.idled = 0
+    env.elapsed = env.processing = env.overstaying = env.holding = env.arrived = env.idled = env.lost = 0
 
 
 @inlined
@@ -186,11 +186,11 @@ def play(net, state, i, action, mask):
 
 
 @inlined
-def failed(env):
-    """Whether the episode can no longer reach its goal."""
-    return (
-        env.outcome == SCRAPPED or env.outcome == DEADLOCKED or env.outcome == LIVELOCKED or env.outcome == OVERFLOWED
-    )
+def failed(constants, env):
+    """Whether the episode ended short of its goal, and that has not been paid for."""
+    if env.outcome == SCRAPPED:
+        return constants.scrap_place == NONE
+    return env.outcome == DEADLOCKED or env.outcome == LIVELOCKED or env.outcome == OVERFLOWED
 
 
 @inlined
@@ -200,16 +200,18 @@ def score(constants, env):
         return 0.0
     if constants.reward == MAKESPAN:
         reward = env.arrived / constants.goal - env.elapsed / constants.lower_bound
-        if failed(env):
-            reward -= FAILURE + UNFINISHED * (constants.goal - env.finished) / constants.goal
+        if failed(constants, env):
+            reward -= FAILURE + UNFINISHED * (constants.goal - env.finished - env.gone) / constants.goal
+        if env.lost > 0:  # losing all of them costs as much as failing at once
+            reward -= (FAILURE + UNFINISHED) * env.lost / constants.goal
         return reward
     reward = TIME * env.elapsed + PROCESSING * env.processing + OVERSTAY * env.overstaying + HOLD * env.holding
-    reward += WAFER_DONE * env.arrived + IDLE * env.idled
+    reward += WAFER_DONE * env.arrived + IDLE * env.idled + SCRAP * env.lost
     if env.outcome == DONE:
         reward += ALL_DONE
     elif env.outcome == OUT_OF_TIME:
         reward += TIME_LIMIT
-    elif failed(env):
+    elif failed(constants, env):
         reward += SCRAP
     return reward
 
@@ -269,6 +271,7 @@ def summarise(net, state, i, finals):
     row[i, 5] = env.margin_sum
     row[i, 6] = env.margins
     row[i, 7] = env.scrapped
+    row[i, 8] = env.gone
     for r in range(state.resources.shape[1]):
         finals.resource_seconds[i, r] = state.resources[i, r].seconds
     for p in range(net.places.shape[0]):

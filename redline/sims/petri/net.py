@@ -105,6 +105,8 @@ class Rules:
     clock: str = "event"
     """event (firings overlap as they like), serial (each ends before anything else begins) or lockstep (those that begin
     together are a round, and a wait ends it: all of them end before anything else begins)."""
+    scrap_place: str | None = None
+    """Where a token goes that overstays; without such a place the episode ends."""
     wip_limit: int | None = None
     release_intervals: tuple[int, ...] = ()
     reward: str = "makespan"
@@ -241,6 +243,10 @@ def check_rules(net: Net) -> None:
     _known("reward", rules.reward, REWARDS)
     _known("observation layout", rules.layout, LAYOUTS)
     _known("clock", rules.clock, CLOCKS)
+    if rules.scrap_place is not None:
+        _known("place for scrap:", rules.scrap_place, [place.name for place in net.places])
+        if not net.routes:
+            raise RedlineError(f"The net {net.name!r} only counts its tokens, so none can be scrapped alone.")
     if any(wait < 0 for wait in rules.waits):
         raise RedlineError(f"Waits of {min(rules.waits)} time units cannot be waited. Give 1 or more, or 0 for NEXT.")
     if rules.wip_limit is not None and rules.wip_limit < 1:

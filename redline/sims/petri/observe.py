@@ -6,7 +6,7 @@ Three layouts: `tool` tells chambers, buffers, robots and the source apart; `job
 
 from __future__ import annotations
 
-from redline.sims.petri.enabling import preferred, queue_entry
+from redline.sims.petri.enabling import in_progress, preferred, queue_entry
 from redline.sims.petri.firing import interval
 from redline.sims.petri.tables import (
     ARM_CELLS,
@@ -188,7 +188,7 @@ def observe_whole_tool(net, state, i, obs):
     constants = net.constants[0]
     cell = constants.globals_cell
     limit = constants.wip_limit if constants.wip_limit != FAR else constants.goal
-    obs[i, cell] = share(env.released - env.finished, limit)
+    obs[i, cell] = share(in_progress(env), limit)
     closed = env.gate_opens > env.clock
     obs[i, cell + 1] = left_of(env.gate_opens, env.clock, interval(net, env)) if closed else 0.0
     obs[i, cell + 2] = env.finished / constants.goal

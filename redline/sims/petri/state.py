@@ -30,6 +30,8 @@ ENV = np.dtype(
         ("gate_opens", np.int32),
         ("idle", np.int32),  # time waited since the latest firing
         ("scrapped", np.int32),  # the token that overstayed (its place where tokens are counted), NONE before
+        ("gone", np.int32),  # tokens scrapped so far, where the episode goes on without them
+        ("freed", np.int32),  # those of them that had been released
         ("margin_min", np.int32),  # how close to its limit a token was taken
         ("margin_sum", np.int32),
         ("margins", np.int32),
@@ -40,6 +42,7 @@ ENV = np.dtype(
         ("holding", np.int32),
         ("arrived", np.int32),
         ("idled", np.int32),
+        ("lost", np.int32),  # tokens scrapped
     ],
     align=True,
 )
@@ -105,7 +108,7 @@ class Finals(NamedTuple):
     """What the latest ended episode of each env came to."""
 
     score: np.ndarray  # float64 [N]
-    counts: np.ndarray  # int32 [N, 8]  outcome, clock, finished, steps, smallest/summed/counted margins, scrapped
+    counts: np.ndarray  # int32 [N, 9]  outcome, clock, finished, steps, smallest/summed/counted margins, scrapped, gone
     resource_seconds: np.ndarray  # int32 [N, R]
     place_seconds: np.ndarray  # int32 [N, P]
 
@@ -113,6 +116,6 @@ class Finals(NamedTuple):
 def new_finals(num_envs: int, sizes: Sizes) -> Finals:
     """Room for the results of `num_envs` envs."""
     return Finals(
-        np.zeros(num_envs), np.zeros((num_envs, 8), np.int32),
+        np.zeros(num_envs), np.zeros((num_envs, 9), np.int32),
         np.zeros((num_envs, sizes.resources), np.int32), np.zeros((num_envs, sizes.places), np.int32),
     )  # fmt: skip

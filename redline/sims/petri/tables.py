@@ -97,6 +97,7 @@ CONSTANTS = np.dtype(
         ("skip_forced_waits", np.int32),
         ("non_delay", np.int32),
         ("clock", np.int32),
+        ("scrap_place", np.int32),  # NONE where scrap ends the episode
         ("wip_limit", np.int32),
         ("reward", np.int32),
         ("lower_bound", np.int32),
@@ -303,13 +304,18 @@ def _constants(net: Net, cells: int, operations: np.recarray) -> tuple[int, ...]
         bool(net.routes), len(net.actions) - len(rules.waits),
         FAR if net.horizon is None else net.horizon, FAR if net.max_steps is None else net.max_steps, goal,
         FAR if rules.urgent_wait is None else rules.urgent_wait, rules.skip_forced_waits, rules.non_delay,
-        CLOCKS.index(rules.clock),
+        CLOCKS.index(rules.clock), _scrap_place(net),
         FAR if rules.wip_limit is None else rules.wip_limit, REWARDS.index(rules.reward),
         rules.lower_bound or net.horizon or 1, LAYOUTS.index(rules.layout), rules.observe_clock,
         bool(rules.release_intervals), max([*stays, *durations]) + IDLE_SECONDS, cells,
         max([1, *operations.duration.tolist(), *([] if net.operations else durations)]),
         max([1, *operations.work_left.tolist()]),
     )  # fmt: skip
+
+
+def _scrap_place(net: Net) -> int:
+    names = [place.name for place in net.places]
+    return NONE if net.rules.scrap_place is None else names.index(net.rules.scrap_place)
 
 
 def _most_firings(net: Net) -> int:
