@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from redline.sims.petri.net import Net, Place, Transition
+from redline.sims.petri.net import Net, Place, Swap, Transition
 
 FOREVER = 10**12
 
@@ -55,6 +55,7 @@ class Oracle:
         self.clean_until = dict.fromkeys(self.place, 0)
         self.last_entered = dict.fromkeys(self.place, 0)
         self.work = dict.fromkeys(self.place, 0)
+        self.booked: dict[str, Transition] = {}  # robot: what it fires as soon as it is free
         self.released, self.gate_opens, self.idle, self.steps = 0, 0, 0, 0
         types = iter(self.net.token_types)
         number = 0
@@ -90,6 +91,12 @@ class Oracle:
             length = int(name.split()[1]) if " " in name else FOREVER
             self._pass_time(min(self.next_event(), self.now + length))
             return
+        for swap in self.net.swaps:
+            if swap.name == name:
+                pick = self.transition[swap.first]
+                self.booked[pick.resource or ""] = self.transition[swap.second]
+                self._start_and_check(pick)
+                return
         for transition in self.net.transitions:
             if (transition.action or transition.name) == name and transition.controllable and self.enabled(transition):
                 self._start_and_check(transition)
@@ -136,6 +143,7 @@ class Oracle:
         if self.outcome != "running":
             return [k == 0 for k in range(len(names))]
         can = {t.action or t.name for t in self.net.transitions if t.controllable and self.enabled(t)}
+        can |= {swap.name for swap in self.net.swaps if swap.first in can and self._can_swap(swap)}
         return [self._wait_is_legal(name, bool(can)) if name.startswith("wait") else name in can for name in names]
 
     def _wait_is_legal(self, name: str, can_fire: bool) -> bool:
@@ -146,6 +154,20 @@ class Oracle:
             return name == self.net.actions[len(self.net.actions) - len(rules.waits)]
         length = int(name.split()[1]) if " " in name else event - self.now
         return rules.urgent_wait is None or length <= rules.urgent_wait or not self._urgent()
+
+    def _can_swap(self, swap: Swap) -> bool:
+        """The robot holds a wafer for the chamber that will have travelled when the chamber is empty and not dirty."""
+        pick = self.transition[swap.first]
+        [(chamber, _)], [(hand, _)] = pick.inputs, pick.outputs
+        place = self.place[chamber]
+        if place.cleaning and self.left[chamber] + 1 == place.cleaning.after_wafers:
+            return False
+        others = len(self.where[chamber]) - 1 + self.reserved[chamber]
+        return others < (place.capacity or FOREVER) and any(
+            token.ready <= self.now + pick.duration and chamber in self._targets(token, 0, hand)
+            for token in self.where[hand]
+            if not token.moving
+        )
 
     def _urgent(self) -> bool:
         for name, tokens in self.where.items():
@@ -367,6 +389,12 @@ class Oracle:
         )
         for firing in due:
             self._end(firing)
+        for robot in resources:
+            busy = any(firing.transition.resource == robot for firing in self.firings)
+            if robot in self.booked and not busy:
+                put = self.booked.pop(robot)
+                if self._taken(put) and self._room(put.outputs[0][0]):
+                    self._start(put)
         self._check_end()
 
     def _charge(self, second: int) -> None:

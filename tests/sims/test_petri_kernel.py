@@ -50,6 +50,9 @@ every_tool = pytest.mark.parametrize(("route", "device", "arms"), TOOLS, ids=lam
 def pick(rng: np.random.Generator, net: Net, mask: np.ndarray) -> int:
     """A legal action, more often a firing than a wait: nets are livelier that way."""
     legal = np.flatnonzero(mask)
+    swaps = [a for a in legal if net.swaps and net.actions[a].startswith("x_")]
+    if swaps and rng.random() < 0.8:
+        return int(rng.choice(swaps))
     fires = legal[legal < len(net.actions) - len(net.rules.waits)]
     return int(rng.choice(fires if len(fires) and rng.random() < 0.6 else legal))
 
@@ -85,6 +88,12 @@ LOSSY: list[dict[str, Any]] = [
     {"arms": 2, "reward": "ct_dense", "cleaning": True, "gate": "derived"},
     {"device": "cascade_full", "wip_limit": "2", "wafers": 4},
 ]
+SWAPPED: list[dict[str, Any]] = [
+    {"route": "S-0", "wafers": 8},
+    {"route": "2-4", "wafers": 8, "cleaning": True, "reward": "ct_dense", "clock": "lockstep"},
+    {"route": "1-2", "wafers": 8, "stop_on_scrap": False, "clock": "serial"},
+    {"device": "cascade_full", "tm1": "rule"},
+]
 CLOCKED: list[dict[str, Any]] = [
     {},
     {"arms": 2, "reward": "ct_dense"},
@@ -101,6 +110,7 @@ CLOCKED: list[dict[str, Any]] = [
         {"gate": "derived", "cleaning": True, "wip_limit": "3"},
         {"skip_forced_waits": False, "urgent_wait_cap": False},
         {"device": "cascade_full", "tm1": "rule", "wafers": 3},
+        *({"swap_action": True, "arms": 2, **more} for more in SWAPPED),
         *({"stop_on_scrap": False, **more} for more in LOSSY),
         *({"clock": clock, **more} for clock in ("serial", "lockstep") for more in CLOCKED),
     ],
@@ -217,6 +227,7 @@ def test_both_speeds_agree_bit_for_bit_on_every_tool(route, device, arms):
 
 
 OPTIONS: list[dict[str, Any]] = [
+    {"swap_action": True, "arms": 2, "route": "S-0"},
     {"stop_on_scrap": False, "wip_limit": "2"},
     {"clock": "serial"},
     {"clock": "lockstep", "arms": 2, "reward": "ct_dense"},
@@ -609,3 +620,23 @@ def test_without_a_scrap_nothing_changes():
         assert one.step(action) == other.step(action)
         assert one.obs.tobytes() == other.obs.tobytes()
     assert OUTCOMES[other.state.envs[0].outcome] == "done"
+
+
+# Swaps
+
+
+def test_a_swap_is_a_pick_and_a_place_with_nothing_in_between():
+    net = build_tool(ClusterTool("3-2", wafers=2, arms=2, swap_action=True))
+    game = Game(net, log_size=20)
+    play(game, "u_LP_TM2", "wait 5", "t_TM2_PM7", *["wait 50"] * 5, "u_LP_TM2")
+    assert game.clock == 282  # 267 s after the first was put down
+    play(game, "x_TM2_PM7")
+    names = [(int(start), int(end), net.actions[t]) for start, end, t, _ in game.state.log[0, 3:5]]
+    assert names == [(282, 287, "u_PM7_TM2"), (287, 292, "t_TM2_PM7")]
+
+
+def test_swaps_come_between_the_transitions_and_the_waits_and_only_when_asked_for():
+    off, on = (build_tool(ClusterTool("S-0", arms=2, swap_action=swap)) for swap in (False, True))
+    extra = [f"x_TM1_PM{k}" for k in range(1, 7)]
+    assert list(on.actions) == [*off.actions[:14], *extra, *off.actions[14:]]
+    assert tabulate(on)[1].observation == tabulate(off)[1].observation

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from redline.errors import RedlineError, unknown
-from redline.sims.petri.net import CLOCKS, NEXT, Cleaning, Net, Place, Rules, Step, Transition
+from redline.sims.petri.net import CLOCKS, NEXT, Cleaning, Net, Place, Rules, Step, Swap, Transition
 
 LOOKAHEADS = ("robots", "strict", "off")
 PARALLELS = ("least_used", "free")
@@ -143,6 +143,8 @@ class ClusterTool:
     """Only waits up to 5 s while a finished wafer waits or an arm holds one."""
     skip_forced_waits: bool = True
     """Go on by itself while nothing can be done."""
+    swap_action: bool = False
+    """Two arms: one more action per robot and chamber, which takes the wafer there out and puts in the one it holds."""
     stop_on_scrap: bool = True
     """A scrapped wafer ends the episode; if off, it is taken out and counted, and the others go on."""
     clock: str = "event"
@@ -168,6 +170,8 @@ class ClusterTool:
                 raise unknown(what, given, known)
         if not 1 <= self.wafers <= 1000:
             raise RedlineError(f"{self.wafers} wafers cannot be processed. Try wafers=12 (1 to 1000).")
+        if self.swap_action and self.arms != 2:
+            raise RedlineError("A robot with one arm cannot swap wafers. Try arms=2 with swap_action=on.")
         if self.arms not in (1, 2):
             raise RedlineError(f"Robots with {self.arms} arms are not known here. Try arms=1 or arms=2.")
 
@@ -331,6 +335,7 @@ def build_net(plan: Plan) -> Net:
         horizon=options.horizon or HORIZON * bound,
         routes=tuple(_steps(plan, stages) for stages in plan.types),
         token_types=plan.wafer_types,
+        swaps=tuple(_swaps(plan)) if options.swap_action else (),
         rules=_rules(plan, bound),
     )
 
@@ -419,6 +424,18 @@ def _put(plan: Plan, robot: Robot, station: str) -> Transition:
         guards=("least_used",) if plan.options.parallel == "least_used" else (),
         action=f"t_{robot.name}_{station}",
     )  # fmt: skip
+
+
+def _swaps(plan: Plan) -> list[Swap]:
+    """One for each chamber that a robot both empties and fills."""
+    device = plan.device
+    return [
+        Swap(f"x_{robot.name}_{name}", f"u_{name}_{robot.name}", f"t_{robot.name}_{name}")
+        for robot in device.robots.values()
+        for name in robot.reach
+        if device.stations[name].kind == "process" and not _by_rule(plan, robot)
+        if device.can_unload(robot, name) and device.can_load(robot, name)
+    ]
 
 
 def _by_rule(plan: Plan, robot: Robot) -> bool:

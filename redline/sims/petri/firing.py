@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.sims.petri.enabling import candidate, enabled, queue_entry
+from redline.sims.petri.enabling import able, candidate, enabled, queue_entry
 from redline.sims.petri.state import DEADLOCKED, DONE, LIVELOCKED, OUT_OF_TIME, OVERFLOWED, RUNNING, SCRAPPED
 from redline.sims.petri.tables import CT_DENSE, FAR, LOCKSTEP, MACHINE, NONE, PENALTY, PROCESS, RELEASE, ROBOT, SERIAL
 from redline.sims.speed import apart, inlined, rule
@@ -266,7 +266,21 @@ def advance(net, state, i, until):
     env.elapsed += elapsed
     while end_one(net, state, i):
         pass
+    if net.constants[0].swaps < net.constants[0].swaps_end:
+        begin_booked(net, state, i)
     judge(net, state, i)
+
+
+@apart
+def begin_booked(net, state, i):
+    """Fire what robots have booked that are free now; what can no longer be done is dropped."""
+    for r in range(state.resources.shape[1]):
+        resource = state.resources[i, r]
+        t = resource.booked
+        if t != NONE and resource.until <= state.envs[i].clock:
+            resource.booked = NONE
+            if able(net, state, i, t):
+                fire(net, state, i, t)
 
 
 @inlined

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.sims.petri.enabling import enabled
+from redline.sims.petri.enabling import can_swap, enabled
 from redline.sims.petri.firing import (
     advance,
     begin_firing,
@@ -27,7 +27,7 @@ from redline.sims.petri.state import (
 )
 from redline.sims.petri.tables import FAR, MAKESPAN, NONE, PROCESS, ROBOT
 from redline.sims.rng import uniform
-from redline.sims.speed import inlined, kernel, rule
+from redline.sims.speed import apart, inlined, kernel, rule
 
 FAILURE, UNFINISHED = 2.0, 2.0
 TIME, PROCESSING, OVERSTAY, HOLD = -10.0, 5.0, -4.0, -6.0  # per second
@@ -70,6 +70,7 @@ def clear(net, state, i):
         place.uses = place.left = place.clean_until = place.seconds = 0
     for r in range(state.resources.shape[1]):
         state.resources[i, r].until = state.resources[i, r].seconds = 0
+        state.resources[i, r].booked = NONE
 
 
 @inlined
@@ -87,7 +88,26 @@ def offer_transitions(net, state, i, mask):
         if likely and enabled(net, state, i, t):
             mask[i, transition.action] = True
             count += 1
+    if net.constants[0].swaps < net.constants[0].swaps_end:
+        offer_swaps(net, state, i, mask)
     return count
+
+
+@apart
+def offer_swaps(net, state, i, mask):
+    """Mark the swaps whose pick may fire and whose place will then be possible."""
+    action = first_swap(net)
+    for j in range(net.constants[0].swaps, net.constants[0].swaps_end, 2):
+        pick = net.lists[j]
+        mask[i, action] = mask[i, net.transitions[pick].action] and can_swap(net, state, i, pick, net.lists[j + 1])
+        action += 1
+
+
+@inlined
+def first_swap(net):
+    """The first action that is a swap: they come last of all that fire."""
+    constants = net.constants[0]
+    return constants.num_groups - (constants.swaps_end - constants.swaps) // 2
 
 
 @inlined
@@ -155,11 +175,22 @@ def act(net, state, i, action):
         until = next_event(net, state, i)
         advance(net, state, i, min(until, state.envs[i].clock + wait) if wait > 0 else until)
         return
+    if action >= first_swap(net):
+        swap(net, state, i, constants.swaps + 2 * (action - first_swap(net)))
+        return
     for t in range(net.transitions.shape[0]):
         transition = net.transitions[t]
         if transition.action == action and transition.controllable and enabled(net, state, i, t):
             begin_firing(net, state, i, t)
             return
+
+
+@apart
+def swap(net, state, i, j):
+    """Begin a pick and book the place that follows it, both as the list of swaps says at `j`."""
+    pick = net.lists[j]
+    state.resources[i, net.transitions[pick].resource].booked = net.lists[j + 1]
+    begin_firing(net, state, i, pick)
 
 
 @inlined

@@ -75,6 +75,15 @@ class Transition:
 
 
 @dataclass(frozen=True)
+class Swap:
+    """An action that books two firings: when `first` ends, `second` begins at once, if it still can."""
+
+    name: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
 class Step:
     """One step of a route: the transitions that may move the token next, and its stay where it then arrives."""
 
@@ -130,6 +139,7 @@ class Net:
     token_types: tuple[int, ...] = ()
     """Which route each token follows, in the order of the places they start in."""
     operations: tuple[tuple[Operation, ...], ...] = ()
+    swaps: tuple[Swap, ...] = ()
     rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
@@ -141,6 +151,7 @@ class Net:
             check_transition(self, transition)
         check_end(self)
         check_rules(self)
+        check_swaps(self)
         if self.routes:
             check_routes(self)
         else:
@@ -154,9 +165,10 @@ class Net:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """What a policy chooses from: transitions (or groups of them), then waits."""
+        """What a policy chooses from: transitions (or groups of them), then swaps, then waits."""
         groups = dict.fromkeys(action_of(transition) for transition in self.transitions)
-        return (*filter(None, groups), *("wait" if wait == NEXT else f"wait {wait}" for wait in self.rules.waits))
+        waits = ("wait" if wait == NEXT else f"wait {wait}" for wait in self.rules.waits)
+        return (*filter(None, groups), *(swap.name for swap in self.swaps), *waits)
 
 
 def action_of(transition: Transition) -> str | None:
@@ -277,6 +289,19 @@ def check_routes(net: Net) -> None:
         raise RedlineError(f"{len(net.token_types)} token types were given for {count} tokens. Give one each.")
     if any(not 0 <= kind < len(net.routes) for kind in net.token_types):
         raise RedlineError(f"Token types must be 0 to {len(net.routes) - 1}, one for each route.")
+
+
+def check_swaps(net: Net) -> None:
+    """What a swap puts down is in the hand already, into the place that its pick empties."""
+    transitions = {transition.name: transition for transition in net.transitions}
+    for swap in net.swaps:
+        for name in (swap.first, swap.second):
+            _known(f"transition for {swap.name!r}:", name, transitions)
+        first, second = transitions[swap.first], transitions[swap.second]
+        if not net.routes or first.inputs != second.outputs or first.outputs != second.inputs or not first.resource:
+            raise RedlineError(
+                f"{swap.name!r} needs a pick and a place by one robot at one chamber, of a net with routes."
+            )
 
 
 def check_stays(net: Net) -> None:

@@ -73,7 +73,14 @@ PLACE_STATE = np.dtype(
     ],
     align=True,
 )
-RESOURCE_STATE = np.dtype([("until", np.int32), ("seconds", np.int32)], align=True)
+RESOURCE_STATE = np.dtype(
+    [
+        ("until", np.int32),
+        ("seconds", np.int32),
+        ("booked", np.int32),  # the transition it fires next, without being asked; NONE mostly
+    ],
+    align=True,
+)
 FIRING = np.dtype([("transition", np.int32), ("token", np.int32), ("ends", np.int32)], align=True)
 
 

@@ -113,6 +113,8 @@ CONSTANTS = np.dtype(
         ("token_places", np.int32),
         ("own_pace", np.int32),  # uncontrollable transitions, in the order they are tried
         ("own_pace_end", np.int32),
+        ("swaps", np.int32),  # pick and place of each
+        ("swaps_end", np.int32),
         ("waits", np.int32),  # 0 for NEXT
         ("waits_end", np.int32),
         ("intervals", np.int32),  # between releases
@@ -176,6 +178,8 @@ def _lists(net: Net, places: np.recarray, token_rows: list[int], lists: list[int
     starts = [p for p, place in enumerate(net.places) for _ in range(place.tokens if net.routes else 0)]
     bounds = [_append(lists, token_rows)[0], _append(lists, starts)[0]]
     bounds += _append(lists, [t for t in order if not net.transitions[t].controllable])
+    names = [transition.name for transition in net.transitions]
+    bounds += _append(lists, [names.index(name) for swap in net.swaps for name in (swap.first, swap.second)])
     bounds += _append(lists, net.rules.waits)
     bounds += [_append(lists, net.rules.release_intervals)[0], len(net.rules.release_intervals)]
     bounds += _append(lists, [p for p in range(len(places)) if places[p].queue != NONE])
