@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -227,6 +228,7 @@ def test_both_speeds_agree_bit_for_bit_on_every_tool(route, device, arms):
 
 
 OPTIONS: list[dict[str, Any]] = [
+    {"layout": "graph", "cleaning": True},
     {"swap_action": True, "arms": 2, "route": "S-0"},
     {"stop_on_scrap": False, "wip_limit": "2"},
     {"clock": "serial"},
@@ -243,6 +245,12 @@ def test_both_speeds_agree_bit_for_bit_on_every_option(options):
 @pytest.mark.parametrize("name", shop_names())
 def test_both_speeds_agree_bit_for_bit_on_every_job_shop(name):
     assert_speeds_agree(build_shop(JobShop(name)), 2 if name in ("ta01", "ft10", "ft20", "la16") else 15, 1)
+
+
+@pytest.mark.parametrize("layout", ["places", "graph"])
+def test_both_speeds_agree_bit_for_bit_on_every_layout_of_a_job_shop(layout):
+    assert_speeds_agree(build_shop(JobShop("ft06", layout=layout)), 15)
+    assert_speeds_agree(build_shop(JobShop("ft06", buffers="blocking", layout=layout)), 15)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -640,3 +648,22 @@ def test_swaps_come_between_the_transitions_and_the_waits_and_only_when_asked_fo
     extra = [f"x_TM1_PM{k}" for k in range(1, 7)]
     assert list(on.actions) == [*off.actions[:14], *extra, *off.actions[14:]]
     assert tabulate(on)[1].observation == tabulate(off)[1].observation
+
+
+# A net as a graph
+
+
+def test_a_graph_has_a_row_of_numbers_for_each_place():
+    game = Game(replace(one_chamber(limit=20), rules=Rules((0, 1), lower_bound=20, layout="graph")))
+    play(game, "pick in", "put chamber", "wait 1", "wait 1")
+    rows = game.obs[0].reshape(len(game.net.places), -1)
+    assert rows.shape == (4, 15)
+    source, chamber, sink, _ = rows.tolist()
+    assert source[:8] == [0, 0, 0, 0, 1, 0, 0, 0]
+    assert chamber[:8] == pytest.approx(
+        [1, 1, 0, 0, 18 / 20, 0, 0, 0]
+    )  # two of the twenty seconds it may stay are over
+    assert [row[8:].index(1.0) for row in rows.tolist()] == [1, 2, 5, 4]  # source, process, sink, robot
+    play(game, "pick chamber", "put out")
+    assert game.obs[0].reshape(4, -1)[2, 7] == 1  # the goal
+    assert sink[7] == 0

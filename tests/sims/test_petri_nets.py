@@ -578,6 +578,8 @@ def test_a_job_shop_that_makes_no_sense_is_refused(text, words):
         ("petri:cluster/J-0?wafers", "The option 'wafers'"),
         ("petri:cluster/J-0?arms=3", "Try arms=1 or arms=2"),
         ("petri:cluster/J-0?cleaning=maybe", "neither on nor off"),
+        ("petri:cluster/J-0?layout=jobs", "There is no observation layout 'jobs'"),
+        ("petri:jobshop/ft06?layout=graph&observe_clock=on", "Leave observe_clock off"),
         ("petri:cluster/J-0?swap_action=on", "Try arms=2 with swap_action=on"),
         ("petri:cluster/J-0?clock=seriel", "There is no clock 'seriel'. Did you mean 'serial'?"),
         ("petri:cluster/J-0?device=cascade", "There is no device 'cascade'. Did you mean 'cascade_"),

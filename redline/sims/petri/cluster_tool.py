@@ -16,13 +16,14 @@ from itertools import pairwise
 from typing import Any
 
 from redline.errors import RedlineError, unknown
-from redline.sims.petri.net import CLOCKS, NEXT, Cleaning, Net, Place, Rules, Step, Swap, Transition
+from redline.sims.petri.net import CLOCKS, NEXT, Cleaning, Net, Place, Rules, Step, Swap, Transition, check_known
 
 LOOKAHEADS = ("robots", "strict", "off")
 PARALLELS = ("least_used", "free")
 HOLDS = ("auto", "soft", "hard")
 GATES = ("off", "route", "derived")
 DRIVERS = ("policy", "rule")
+TOOL_LAYOUTS = ("tool", "places", "graph")
 WAITS = (5, 10, 20, 50, 100)
 URGENT_WAIT = 5
 SCRAP = "scrap"
@@ -153,6 +154,8 @@ class ClusterTool:
     """makespan (a completed episode returns 1 - makespan / lower bound) or ct_dense."""
     horizon: int = 0
     """Time limit in seconds; 0 is five times the lower bound."""
+    layout: str = "tool"
+    """Observation: tool (chambers, buffers, robots), places or graph (numbers for every place of any net)."""
     observe_clock: bool = False
     """Add the clock to the observation."""
 
@@ -165,9 +168,9 @@ class ClusterTool:
             ("release gate", self.gate, GATES),
             ("driver of TM1", self.tm1, DRIVERS),
             ("clock", self.clock, CLOCKS),
+            ("observation layout", self.layout, TOOL_LAYOUTS),
         ):
-            if given not in known:
-                raise unknown(what, given, known)
+            check_known(what, given, known)
         if not 1 <= self.wafers <= 1000:
             raise RedlineError(f"{self.wafers} wafers cannot be processed. Try wafers=12 (1 to 1000).")
         if self.swap_action and self.arms != 2:
@@ -483,7 +486,7 @@ def _rules(plan: Plan, bound: int) -> Rules:
         release_intervals=intervals,
         reward=options.reward,
         lower_bound=bound,
-        layout="tool",
+        layout=options.layout,
         observe_clock=options.observe_clock,
     )
 

@@ -26,7 +26,7 @@ PLAIN, SOURCE, PROCESS, BUFFER, ROBOT, SINK, MACHINE = range(len(KINDS))
 IGNORE, PENALTY, FAIL = range(len(OVERSTAYS))
 RELEASE, LOOKAHEAD, FREE_SLOT, LEAST_USED, ARM_LOCK = (1 << k for k in range(len(GUARDS)))
 MAKESPAN, CT_DENSE = range(len(REWARDS))
-PLACES, TOOL, JOBS = range(len(LAYOUTS))
+PLACES, TOOL, JOBS, GRAPH = range(len(LAYOUTS))
 EVENT, SERIAL, LOCKSTEP = range(len(CLOCKS))
 FAR = 1 << 30
 """No limit: a time or a count that is never reached."""
@@ -211,6 +211,16 @@ def _arcs(net: Net, index: dict[str, int]) -> tuple[np.recarray, list[tuple[int,
     return _records(ARC, rows), spans
 
 
+def arc_list(net: Net) -> np.ndarray:
+    """All arcs, int32 [E, 3]: transition, place, weight; negative where the transition takes tokens."""
+    index = {place.name: p for p, place in enumerate(net.places)}
+    rows = []
+    for t, transition in enumerate(net.transitions):
+        rows += [(t, index[place], -weight) for place, weight in transition.inputs]
+        rows += [(t, index[place], weight) for place, weight in transition.outputs]
+    return np.array(rows, np.int32).reshape(-1, 3)
+
+
 def _transitions(net: Net, index: dict[str, int], spans: list[tuple[int, int, int]]) -> np.recarray:
     resources, actions = net.resources, net.actions
 
@@ -339,6 +349,8 @@ def _most_firings(net: Net) -> int:
 
 PROCESS_CELLS, BUFFER_CELLS, ARM_CELLS, ROBOT_CELLS, SOURCE_CELLS = 9, 5, 4, 2, 2
 JOB_CELLS, MACHINE_CELLS, PLAIN_CELLS = 8, 3, 2
+NODE_CELLS = 8
+GRAPH_CELLS = NODE_CELLS + len(KINDS)
 
 
 def _lay_out(net: Net, places: np.recarray) -> int:
@@ -352,8 +364,8 @@ def _lay_out(net: Net, places: np.recarray) -> int:
 
 
 def _cells(net: Net, place: np.record) -> int:
-    if net.rules.layout == "places":
-        return PLAIN_CELLS
+    if net.rules.layout in ("places", "graph"):
+        return PLAIN_CELLS if net.rules.layout == "places" else GRAPH_CELLS
     if net.rules.layout == "jobs":
         return MACHINE_CELLS if place.kind == MACHINE else 0
     if place.kind == ROBOT:
@@ -363,5 +375,5 @@ def _cells(net: Net, place: np.record) -> int:
 
 def observation_size(net: Net, cells: int) -> int:
     """Numbers in an observation, given where those of the whole net start."""
-    whole = {"tool": 3, "jobs": 1, "places": len(net.transitions) + 1}[net.rules.layout]
+    whole = {"tool": 3, "jobs": 1, "places": len(net.transitions) + 1, "graph": 0}[net.rules.layout]
     return cells + whole + net.rules.observe_clock
