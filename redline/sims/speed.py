@@ -18,6 +18,8 @@ import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
+from redline.sims.unfinished import RuleCompiler, widened
+
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Marks a function as part of a kernel. It must run unchanged as plain Python.
@@ -25,7 +27,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     Machine code contains what a function calls and the constants it names, wherever they are written. Numba looks for
     edits in the function's own file only, so without a stamp over all rules a process would go on with outdated ones.
     """
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    jit: Any = numba.njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)  # type: ignore[call-overload]
+    compiled = jit(function)
     cached: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(cached, "_source_stamp"):
         cached._source_stamp = (cached._source_stamp, _stamp_of_all_rules())
@@ -36,7 +39,7 @@ def rule(function: Callable[..., Any]) -> Any:
     """Marks a part of a kernel that other kernel functions call, never Python, and that makes no arrays.
 
     It has no door for Python and counts no references, which a function of many arrays would spend its time on. Nor is
-    it kept on disk of its own: the kernel around it is, with everything in it.
+    it kept on disk of its own, or turned into machine code: the kernel around it is, with everything in it.
     """
     return _inner(function)
 
@@ -46,11 +49,22 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _inner(function, forceinline=True)
 
 
+def apart(function: Callable[..., Any]) -> Any:
+    """Marks a rule that is never copied into its callers: for what is large and rarely called. A call costs, but a copy
+    takes long to compile.
+    """
+    return _inner(function, forceinline=False)
+
+
 def _inner(function: Callable[..., Any], **more: Any) -> Any:
-    # forceinline=False is not the same as leaving it out: it keeps LLVM from inlining, at half the speed
+    # leaving forceinline out is not the same as False: it lets LLVM choose, and everything apart is half as fast
     bare: dict[str, Any] = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    jit: Any = numba.njit(nogil=True, error_model="numpy", **bare, **more)
-    return jit(function)
+    jit: Any = numba.njit(nogil=True, error_model="numpy", pipeline_class=RuleCompiler, **bare, **more)
+    compiled: Any = jit(function)
+    if isinstance(compiled, Dispatcher):  # not under NUMBA_DISABLE_JIT
+        resolve: Any = compiled.get_call_template
+        compiled.get_call_template = lambda args, kws: resolve([widened(kind) for kind in args], kws)  # type: ignore[method-assign]
+    return compiled
 
 
 @functools.cache

@@ -24,11 +24,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("petri:cluster/1-4", {"arms": 2, "wafers": 3, "reward": "ct_dense"}),
     ("petri:cluster/2-2?cleaning=on&gate=route&wip_limit=route&device=cascade_full&tm1=rule", {"wafers": 3}),
     ("petri:jobshop/ft06", {}),
+    ("petri:cluster/J-0?layout=graph&wafers=3&stop_on_scrap=off", {}),
     ("petri:jobshop/ft06?actions=operations&non_delay=on", {}),
     (f"petri:{PRESS}?goal=Unit:2&max_steps=15&default_duration=2", {}),
 ]
 every_env = pytest.mark.parametrize(
-    ("name", "options"), CASES, ids=["tool", "interpreted", "two arms", "full", "jobs", "operations", "pnml"]
+    ("name", "options"), CASES, ids=["tool", "interpreted", "two arms", "full", "jobs", "graph", "operations", "pnml"]
 )
 STEPS = 40
 
@@ -270,3 +271,13 @@ def test_other_mistakes_are_said_in_a_line():
 
 def test_options_can_be_given_in_the_name_or_beside_it():
     assert parse_petri("cluster/J-0?wafers=3&arms=2").net == parse_petri("petri:cluster/J-0", wafers=3, arms=2).net
+
+
+def test_the_arcs_of_a_net_are_told():
+    env = gym.make("redline/Petri-v0", name=f"petri:{PRESS}?layout=graph")
+    net, arcs = env.unwrapped.net, env.unwrapped.arcs  # type: ignore[attr-defined]
+    assert env.observation_space.shape == (len(net.places) * 15,)
+    assert (arcs.dtype, arcs.shape) == (np.int32, (sum(len(t.inputs) + len(t.outputs) for t in net.transitions), 3))
+    for t, transition in enumerate(net.transitions):
+        taken = {net.places[p].name: -weight for _, p, weight in arcs[arcs[:, 0] == t].tolist() if weight < 0}
+        assert taken == dict(transition.inputs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from redline.sims.petri.net import Net, Place, Transition
+from redline.sims.petri.net import Net, Place, Swap, Transition
 
 FOREVER = 10**12
 
@@ -20,6 +20,7 @@ class Token:
     entered: int = 0
     ready: int = 0
     moving: bool = False
+    released: bool = False
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Oracle:
         self.clean_until = dict.fromkeys(self.place, 0)
         self.last_entered = dict.fromkeys(self.place, 0)
         self.work = dict.fromkeys(self.place, 0)
+        self.booked: dict[str, Transition] = {}  # robot: what it fires as soon as it is free
         self.released, self.gate_opens, self.idle, self.steps = 0, 0, 0, 0
         types = iter(self.net.token_types)
         number = 0
@@ -62,7 +64,8 @@ class Oracle:
                 token = Token(number, next(types) if self.net.routes else 0, ready=place.min_stay)
                 self.where[place.name].append(token)
                 number += 1
-        self.account = {"time": 0, "processing": 0, "overstay": 0, "hold": 0, "idle": 0, "arrived": 0, "moved": 0}
+        names = ("time", "processing", "overstay", "hold", "idle", "arrived", "moved", "scrap")
+        self.account = dict.fromkeys(names, 0)
         self._check_end()
         self._settle()
 
@@ -83,13 +86,21 @@ class Oracle:
 
     def _act(self, name: str) -> None:
         if name.startswith("wait"):
+            if self.net.rules.clock == "lockstep" and self.firings:
+                self._finish_moves()
+                return
             length = int(name.split()[1]) if " " in name else FOREVER
             self._pass_time(min(self.next_event(), self.now + length))
             return
+        for swap in self.net.swaps:
+            if swap.name == name:
+                pick = self.transition[swap.first]
+                self.booked[pick.resource or ""] = self.transition[swap.second]
+                self._start_and_check(pick)
+                return
         for transition in self.net.transitions:
             if (transition.action or transition.name) == name and transition.controllable and self.enabled(transition):
-                self._start(transition)
-                self._check_end()
+                self._start_and_check(transition)
                 return
 
     def _settle(self) -> None:
@@ -100,6 +111,8 @@ class Oracle:
             event = self.next_event()
             if event == FOREVER:
                 self.outcome = "deadlock"
+            elif self.net.rules.skip_forced_waits and self.net.rules.clock == "lockstep" and self.firings:
+                self._finish_moves()
             elif self.net.rules.skip_forced_waits:
                 self._pass_time(event)
             else:
@@ -111,8 +124,18 @@ class Oracle:
             ready = [t for t in own if self.enabled(t)]
             if not ready:
                 return
-            self._start(ready[0])
-            self._check_end()
+            self._start_and_check(ready[0])
+
+    def _start_and_check(self, transition: Transition) -> None:
+        self._start(transition)
+        self._check_end()
+        if self.net.rules.clock == "serial":
+            self._finish_moves()
+
+    def _finish_moves(self) -> None:
+        """Second by second, until no robot is at work."""
+        while self.outcome == "running" and self.firings:
+            self._pass_time(self.now + 1)
 
     # What is legal
 
@@ -121,14 +144,31 @@ class Oracle:
         if self.outcome != "running":
             return [k == 0 for k in range(len(names))]
         can = {t.action or t.name for t in self.net.transitions if t.controllable and self.enabled(t)}
+        can |= {swap.name for swap in self.net.swaps if swap.first in can and self._can_swap(swap)}
         return [self._wait_is_legal(name, bool(can)) if name.startswith("wait") else name in can for name in names]
 
     def _wait_is_legal(self, name: str, can_fire: bool) -> bool:
         event, rules = self.next_event(), self.net.rules
         if event == FOREVER or (rules.non_delay and can_fire):
             return False
+        if rules.clock == "lockstep" and self.firings:
+            return name == self.net.actions[len(self.net.actions) - len(rules.waits)]
         length = int(name.split()[1]) if " " in name else event - self.now
         return rules.urgent_wait is None or length <= rules.urgent_wait or not self._urgent()
+
+    def _can_swap(self, swap: Swap) -> bool:
+        """The robot holds a wafer for the chamber that will have travelled when the chamber is empty and not dirty."""
+        pick = self.transition[swap.first]
+        [(chamber, _)], [(hand, _)] = pick.inputs, pick.outputs
+        place = self.place[chamber]
+        if place.cleaning and self.left[chamber] + 1 == place.cleaning.after_wafers:
+            return False
+        others = len(self.where[chamber]) - 1 + self.reserved[chamber]
+        return others < (place.capacity or FOREVER) and any(
+            token.ready <= self.now + pick.duration and chamber in self._targets(token, 0, hand)
+            for token in self.where[hand]
+            if not token.moving
+        )
 
     def _urgent(self) -> bool:
         for name, tokens in self.where.items():
@@ -178,7 +218,7 @@ class Oracle:
         if transition.room_at and not self._room(transition.room_at):
             return False
         if "release" in guards:
-            wip = self.released - self.finished()
+            wip = self.released - self.finished() - sum(token.released for token in self._scrap())
             if self.now < self.gate_opens or (rules.wip_limit is not None and wip >= rules.wip_limit):
                 return False
         if not guards or not self.net.routes:
@@ -274,6 +314,8 @@ class Oracle:
             if intervals:
                 self.gate_opens = self.now + intervals[self.released % len(intervals)]
             self.released += 1
+            for tokens in taken.values():
+                tokens[0].released = True
         firing = Firing(transition, self.now + transition.duration, taken)
         if transition.duration == 0:
             self._end(firing)
@@ -349,6 +391,12 @@ class Oracle:
         )
         for firing in due:
             self._end(firing)
+        for robot in resources:
+            busy = any(firing.transition.resource == robot for firing in self.firings)
+            if robot in self.booked and not busy:
+                put = self.booked.pop(robot)
+                if self._taken(put) and self._room(put.outputs[0][0]):
+                    self._start(put)
         self._check_end()
 
     def _charge(self, second: int) -> None:
@@ -364,12 +412,27 @@ class Oracle:
     def _check_end(self) -> None:
         if self.outcome != "running":
             return
-        if self.net.goal and all(len(self.where[name]) >= count for name, count in self.net.goal.items()):
+        if self.net.rules.scrap_place:
+            self._throw_away()
+        if self._scrap() and self.finished() + len(self._scrap()) == sum(self.net.goal.values()):
+            self.outcome = "scrap"
+        elif self.net.goal and all(len(self.where[name]) >= count for name, count in self.net.goal.items()):
             self.outcome = "done"
         elif any(deadline < self.now for deadline, _, _ in self._deadlines()):
             self.outcome = "scrap"
         elif self.net.horizon is not None and self.now >= self.net.horizon:
             self.outcome = "time limit"
+
+    def _scrap(self) -> list[Token]:
+        return self.where.get(self.net.rules.scrap_place or "", [])
+
+    def _throw_away(self) -> None:
+        for deadline, token, name in self._deadlines():
+            if deadline < self.now:
+                self.where[name].remove(token)
+                self._count_leaving(self.place[name], 1)
+                self._scrap().append(token)
+                self.account["scrap"] += 1
 
     # What it pays
 
@@ -377,19 +440,23 @@ class Oracle:
         if not self.net.goal:
             return 0.0
         goal, rules, account = sum(self.net.goal.values()), self.net.rules, self.account
-        failed = self.outcome in ("scrap", "deadlock")
+        gone = len(self._scrap())
+        failed = self.outcome == "deadlock" or (self.outcome == "scrap" and not rules.scrap_place)
         if rules.reward == "makespan":
             bound = rules.lower_bound or self.net.horizon or 1
             reward = account["arrived"] / goal - account["time"] / bound
-            return reward - (2 + 2 * (goal - self.finished()) / goal) if failed else reward
+            if failed:
+                reward -= 2 + 2 * (goal - self.finished() - gone) / goal
+            return reward - 4 * account["scrap"] / goal
         if rules.reward == "progress":
-            ways = sum(len(self.net.routes[kind]) for kind in self.net.token_types)
-            reward = 6 * account["moved"] / ways - account["time"] / (rules.lower_bound or self.net.horizon or 1)
+            ways = sum(len(self.net.routes[kind]) for kind in self.net.token_types) or goal
+            moved = account["moved"] if self.net.routes else account["arrived"]
+            reward = 6 * moved / ways - account["time"] / (rules.lower_bound or self.net.horizon or 1)
+            reward -= 2 * account["scrap"] / goal
             return reward - 2 if failed else reward
         reward = (
             -10.0 * account["time"] + 5.0 * account["processing"] - 4.0 * account["overstay"] - 6.0 * account["hold"]
         )
-        reward += 500.0 * account["arrived"] - 1000.0 * account["idle"]
-        return reward + {"done": 3000.0, "time limit": -100.0, "scrap": -4000.0, "deadlock": -4000.0}.get(
-            self.outcome, 0.0
-        )
+        reward += 500.0 * account["arrived"] - 1000.0 * account["idle"] - 4000.0 * account["scrap"]
+        ends = {"done": 3000.0, "time limit": -100.0}
+        return reward + (-4000.0 if failed else ends.get(self.outcome, 0.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +51,9 @@ every_tool = pytest.mark.parametrize(("route", "device", "arms"), TOOLS, ids=lam
 def pick(rng: np.random.Generator, net: Net, mask: np.ndarray) -> int:
     """A legal action, more often a firing than a wait: nets are livelier that way."""
     legal = np.flatnonzero(mask)
+    swaps = [a for a in legal if net.swaps and net.actions[a].startswith("x_")]
+    if swaps and rng.random() < 0.8:
+        return int(rng.choice(swaps))
     fires = legal[legal < len(net.actions) - len(net.rules.waits)]
     return int(rng.choice(fires if len(fires) and rng.random() < 0.6 else legal))
 
@@ -80,6 +84,24 @@ def test_a_cluster_tool_does_what_its_slow_twin_does(route, device, arms):
     walk_side_by_side(build_tool(ClusterTool(wafers=8, **EVERYTHING_ON, **options)), 60, seed=2)
 
 
+LOSSY: list[dict[str, Any]] = [
+    {"wafers": 8},
+    {"arms": 2, "reward": "ct_dense", "cleaning": True, "gate": "derived"},
+    {"device": "cascade_full", "wip_limit": "2", "wafers": 4},
+]
+SWAPPED: list[dict[str, Any]] = [
+    {"route": "S-0", "wafers": 8},
+    {"route": "2-4", "wafers": 8, "cleaning": True, "reward": "ct_dense", "clock": "lockstep"},
+    {"route": "1-2", "wafers": 8, "stop_on_scrap": False, "clock": "serial"},
+    {"device": "cascade_full", "tm1": "rule"},
+]
+CLOCKED: list[dict[str, Any]] = [
+    {},
+    {"arms": 2, "reward": "ct_dense"},
+    {"device": "cascade_full", "tm1": "rule", "skip_forced_waits": False},
+]
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -89,6 +111,9 @@ def test_a_cluster_tool_does_what_its_slow_twin_does(route, device, arms):
         {"gate": "derived", "cleaning": True, "wip_limit": "3"},
         {"skip_forced_waits": False, "urgent_wait_cap": False},
         {"device": "cascade_full", "tm1": "rule", "wafers": 3},
+        *({"swap_action": True, "arms": 2, **more} for more in SWAPPED),
+        *({"stop_on_scrap": False, **more} for more in LOSSY),
+        *({"clock": clock, **more} for clock in ("serial", "lockstep") for more in CLOCKED),
     ],
     ids=str,
 )
@@ -202,9 +227,30 @@ def test_both_speeds_agree_bit_for_bit_on_every_tool(route, device, arms):
     assert_speeds_agree(build_tool(ClusterTool(route, device, 4, arms, **extra)), 6)
 
 
+OPTIONS: list[dict[str, Any]] = [
+    {"layout": "graph", "cleaning": True},
+    {"swap_action": True, "arms": 2, "route": "S-0"},
+    {"stop_on_scrap": False, "wip_limit": "2"},
+    {"clock": "serial"},
+    {"clock": "lockstep", "arms": 2, "reward": "ct_dense"},
+    {"clock": "lockstep", "device": "cascade_full", "tm1": "rule"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_both_speeds_agree_bit_for_bit_on_every_option(options):
+    assert_speeds_agree(build_tool(ClusterTool(**{"route": "2-2", "wafers": 4, **options})), 40)
+
+
 @pytest.mark.parametrize("name", shop_names())
 def test_both_speeds_agree_bit_for_bit_on_every_job_shop(name):
     assert_speeds_agree(build_shop(JobShop(name)), 2 if name in ("ta01", "ft10", "ft20", "la16") else 15, 1)
+
+
+@pytest.mark.parametrize("layout", ["places", "graph"])
+def test_both_speeds_agree_bit_for_bit_on_every_layout_of_a_job_shop(layout):
+    assert_speeds_agree(build_shop(JobShop("ft06", layout=layout)), 15)
+    assert_speeds_agree(build_shop(JobShop("ft06", buffers="blocking", layout=layout)), 15)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -514,3 +560,118 @@ def test_cleaning_starts_when_the_last_wafer_has_left():
     left = 6 * 297 - 10  # the sixth pick ended; travelling and placing followed
     assert game.state.places[0, chamber].clean_until == left + 320
     assert game.clock == left + 320  # nothing may be picked toward a chamber that is being cleaned
+
+
+# Other clocks
+
+
+def robots_at_work(log: np.ndarray, clock: int) -> int:
+    """How many picks and places are under way."""
+    return int(((log[:, 0] <= clock) & (clock < log[:, 1])).sum())
+
+
+def logs_of_random_episodes(net: Net, episodes: int = 20) -> list[np.ndarray]:
+    rng, logs = np.random.default_rng(0), []
+    for _ in range(episodes):
+        game = Game(net, log_size=1000)
+        while game.running:
+            game.step(pick(rng, net, game.mask[0]))
+        logs.append(game.state.log[0, : int(game.state.envs[0].fired)].copy())
+    return logs
+
+
+@pytest.mark.parametrize(("clock", "most"), [("event", 2), ("serial", 1), ("lockstep", 2)])
+def test_a_serial_clock_lets_one_robot_work_at_a_time(clock, most):
+    logs = logs_of_random_episodes(build_tool(ClusterTool("J-0", wafers=6, clock=clock)))
+    assert max(robots_at_work(log, start) for log in logs for start in log[:, 0]) == most
+
+
+def test_in_lockstep_whatever_overlaps_began_together():
+    logs = logs_of_random_episodes(build_tool(ClusterTool("J-0", wafers=6, clock="lockstep")))
+    for log in logs:
+        for start in log[:, 0]:
+            assert not ((log[:, 0] < start) & (start < log[:, 1])).any()
+
+
+def test_a_wait_ends_a_round_of_lockstep():
+    net = build_tool(ClusterTool("J-0", wafers=3, clock="lockstep", skip_forced_waits=False))
+    game = Game(net)
+    play(game, "u_LP_TM2")
+    assert [net.actions[a] for a in np.flatnonzero(game.mask[0])] == ["wait"]
+    play(game, "wait")
+    assert game.clock == 5
+
+
+def test_one_robot_is_serial_anyway():
+    event, serial = (build_tool(ClusterTool("S-0", wafers=4, clock=clock)) for clock in ("event", "serial"))
+    for one, other in zip(logs_of_random_episodes(event), logs_of_random_episodes(serial), strict=True):
+        assert one.tolist() == other.tolist()
+
+
+# Scrap that does not end the episode
+
+
+def test_a_scrapped_wafer_is_taken_out_and_the_others_go_on():
+    net = build_tool(ClusterTool("S-0", wafers=2, stop_on_scrap=False))
+    game = Game(net)
+    rewards = play(game, "u_LP_TM1", "t_TM1_PM1", *["wait 5"] * 3, "wait")  # it overstays in PM1
+    assert game.running
+    assert dict(zip((p.name for p in net.places), game.state.places.marking[0].tolist(), strict=True))["scrap"] == 1
+    assert rewards[-1] == pytest.approx(-4 / 2 - 1 / net.rules.lower_bound)
+    play(game, "u_LP_TM1", "t_TM1_PM1", "u_PM1_TM1", "t_TM1_PM3", "u_PM3_TM1", "t_TM1_LP_done")
+    assert (OUTCOMES[game.state.envs[0].outcome], game.state.envs[0].finished, game.state.envs[0].gone) == (
+        "scrap",
+        1,
+        1,
+    )
+
+
+def test_without_a_scrap_nothing_changes():
+    net = build_tool(ClusterTool("S-0", wafers=3))
+    lossy = build_tool(ClusterTool("S-0", wafers=3, stop_on_scrap=False))
+    plan = plan_tool(ClusterTool("S-0", wafers=3))
+    script = script_of(Hops(plan, 0, tuple(map(tuple, insert_without_waiting(plan)))), net)
+    one, other = Game(net), Game(lossy)
+    for action in actions_for(net, script):
+        assert one.step(action) == other.step(action)
+        assert one.obs.tobytes() == other.obs.tobytes()
+    assert OUTCOMES[other.state.envs[0].outcome] == "done"
+
+
+# Swaps
+
+
+def test_a_swap_is_a_pick_and_a_place_with_nothing_in_between():
+    net = build_tool(ClusterTool("3-2", wafers=2, arms=2, swap_action=True))
+    game = Game(net, log_size=20)
+    play(game, "u_LP_TM2", "wait 5", "t_TM2_PM7", *["wait 50"] * 5, "u_LP_TM2")
+    assert game.clock == 282  # 267 s after the first was put down
+    play(game, "x_TM2_PM7")
+    names = [(int(start), int(end), net.actions[t]) for start, end, t, _ in game.state.log[0, 3:5]]
+    assert names == [(282, 287, "u_PM7_TM2"), (287, 292, "t_TM2_PM7")]
+
+
+def test_swaps_come_between_the_transitions_and_the_waits_and_only_when_asked_for():
+    off, on = (build_tool(ClusterTool("S-0", arms=2, swap_action=swap)) for swap in (False, True))
+    extra = [f"x_TM1_PM{k}" for k in range(1, 7)]
+    assert list(on.actions) == [*off.actions[:14], *extra, *off.actions[14:]]
+    assert tabulate(on)[1].observation == tabulate(off)[1].observation
+
+
+# A net as a graph
+
+
+def test_a_graph_has_a_row_of_numbers_for_each_place():
+    game = Game(replace(one_chamber(limit=20), rules=Rules((0, 1), lower_bound=20, layout="graph")))
+    play(game, "pick in", "put chamber", "wait 1", "wait 1")
+    rows = game.obs[0].reshape(len(game.net.places), -1)
+    assert rows.shape == (4, 15)
+    source, chamber, sink, _ = rows.tolist()
+    assert source[:8] == [0, 0, 0, 0, 1, 0, 0, 0]
+    assert chamber[:8] == pytest.approx(
+        [1, 1, 0, 0, 18 / 20, 0, 0, 0]
+    )  # two of the twenty seconds it may stay are over
+    assert [row[8:].index(1.0) for row in rows.tolist()] == [1, 2, 5, 4]  # source, process, sink, robot
+    play(game, "pick chamber", "put out")
+    assert game.obs[0].reshape(4, -1)[2, 7] == 1  # the goal
+    assert sink[7] == 0

@@ -14,7 +14,7 @@ import pytest
 
 import redline
 from redline.sims import rng
-from redline.sims.speed import at_speed, interpreted, is_cached, is_compiled, kernel
+from redline.sims.speed import at_speed, inlined, interpreted, is_cached, is_compiled, kernel, rule
 
 LARGEST = np.uint64((1 << 64) - 1)
 
@@ -27,6 +27,24 @@ def doubled(number):
 @kernel
 def quadrupled(number):
     return doubled(doubled(number))
+
+
+@inlined
+def next_to(number):
+    return number + 1
+
+
+@rule
+def twice_next_to(number):
+    return 2 * next_to(number)
+
+
+@kernel
+def rules_on_all_kinds_of_integers(numbers):
+    total = twice_next_to(1) + twice_next_to(len(numbers))
+    for n in range(numbers.shape[0]):
+        total += twice_next_to(numbers[n]) + next_to(n)
+    return total
 
 
 def python_functions_run_by(call: Callable[[], Any]) -> list[str]:
@@ -54,6 +72,14 @@ def test_interpreted_runs_python_all_the_way_down():
 def test_compiled_runs_no_python():
     quadrupled(3)  # compiles
     assert "doubled" not in python_functions_run_by(lambda: quadrupled(3))
+
+
+def test_a_rule_is_compiled_once_for_all_signed_integers_and_only_as_part_of_its_kernel():
+    numbers = np.array([3, 5], np.int32)
+    assert rules_on_all_kinds_of_integers(numbers) == interpreted(rules_on_all_kinds_of_integers)(numbers) == 33
+    for part in (twice_next_to, next_to):
+        [compiled] = part.overloads.values()
+        assert compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name) == 0
 
 
 def test_interpreting_a_function_leaves_the_compiled_one_alone():
@@ -110,7 +136,7 @@ def test_an_edited_rule_reaches_the_kernels_in_other_files_that_use_it(tmp_path)
     package = Path(redline.__file__).parent
     copy = tmp_path / "redline"
     (copy / "sims").mkdir(parents=True)
-    for name in ("sims/__init__.py", "sims/speed.py"):
+    for name in ("sims/__init__.py", "sims/speed.py", "sims/unfinished.py"):
         shutil.copy(package / name, copy / name)
     (copy / "__init__.py").touch()
     (copy / "sims" / "kernel.py").write_text(

@@ -16,15 +16,17 @@ from itertools import pairwise
 from typing import Any
 
 from redline.errors import RedlineError, unknown
-from redline.sims.petri.net import NEXT, Cleaning, Net, Place, Rules, Step, Transition
+from redline.sims.petri.net import CLOCKS, NEXT, Cleaning, Net, Place, Rules, Step, Swap, Transition, check_known
 
 LOOKAHEADS = ("robots", "strict", "off")
 PARALLELS = ("least_used", "free")
 HOLDS = ("auto", "soft", "hard")
 GATES = ("off", "route", "derived")
 DRIVERS = ("policy", "rule")
+TOOL_LAYOUTS = ("tool", "places", "graph")
 WAITS = (5, 10, 20, 50, 100)
 URGENT_WAIT = 5
+SCRAP = "scrap"
 HORIZON = 5
 """Default time limit, in lower bounds."""
 
@@ -142,10 +144,19 @@ class ClusterTool:
     """Only waits up to 5 s while a finished wafer waits or an arm holds one."""
     skip_forced_waits: bool = True
     """Go on by itself while nothing can be done."""
+    swap_action: bool = False
+    """Two arms: one more action per robot and chamber, which takes the wafer there out and puts in the one it holds."""
+    stop_on_scrap: bool = True
+    """A scrapped wafer ends the episode; if off, it is taken out and counted, and the others go on."""
+    clock: str = "event"
+    """event (robots work at once), serial (one move at a time) or lockstep (moves begin together, a wait ends them)."""
     reward: str = "makespan"
-    """makespan (a completed episode returns 1 - makespan / lower bound) or ct_dense."""
+    """makespan (a completed episode returns 1 - makespan / lower bound), progress (6 - makespan / lower bound, paid step by
+    step along the routes) or ct_dense."""
     horizon: int = 0
     """Time limit in seconds; 0 is five times the lower bound."""
+    layout: str = "tool"
+    """Observation: tool (chambers, buffers, robots), places or graph (numbers for every place of any net)."""
     observe_clock: bool = False
     """Add the clock to the observation."""
 
@@ -157,11 +168,14 @@ class ClusterTool:
             ("hold rule", self.hold, HOLDS),
             ("release gate", self.gate, GATES),
             ("driver of TM1", self.tm1, DRIVERS),
+            ("clock", self.clock, CLOCKS),
+            ("observation layout", self.layout, TOOL_LAYOUTS),
         ):
-            if given not in known:
-                raise unknown(what, given, known)
+            check_known(what, given, known)
         if not 1 <= self.wafers <= 1000:
             raise RedlineError(f"{self.wafers} wafers cannot be processed. Try wafers=12 (1 to 1000).")
+        if self.swap_action and self.arms != 2:
+            raise RedlineError("A robot with one arm cannot swap wafers. Try arms=2 with swap_action=on.")
         if self.arms not in (1, 2):
             raise RedlineError(f"Robots with {self.arms} arms are not known here. Try arms=1 or arms=2.")
 
@@ -319,14 +333,20 @@ def build_net(plan: Plan) -> Net:
     sink = plan.device.station_of("sink")
     return Net(
         name=f"{plan.device.name}/{plan.route.name}",
-        places=(*_station_places(plan), *(_hand(plan, robot) for robot in plan.device.robots.values())),
+        places=(*_station_places(plan), *(_hand(plan, robot) for robot in plan.device.robots.values()), *_scrap(plan)),
         transitions=tuple(_transitions(plan)),
         goal={sink: options.wafers},
         horizon=options.horizon or HORIZON * bound,
         routes=tuple(_steps(plan, stages) for stages in plan.types),
         token_types=plan.wafer_types,
+        swaps=tuple(_swaps(plan)) if options.swap_action else (),
         rules=_rules(plan, bound),
     )
+
+
+def _scrap(plan: Plan) -> list[Place]:
+    """Where scrapped wafers go, if the others go on."""
+    return [] if plan.options.stop_on_scrap else [Place(SCRAP)]
 
 
 def _station_places(plan: Plan) -> list[Place]:
@@ -410,6 +430,18 @@ def _put(plan: Plan, robot: Robot, station: str) -> Transition:
     )  # fmt: skip
 
 
+def _swaps(plan: Plan) -> list[Swap]:
+    """One for each chamber that a robot both empties and fills."""
+    device = plan.device
+    return [
+        Swap(f"x_{robot.name}_{name}", f"u_{name}_{robot.name}", f"t_{robot.name}_{name}")
+        for robot in device.robots.values()
+        for name in robot.reach
+        if device.stations[name].kind == "process" and not _by_rule(plan, robot)
+        if device.can_unload(robot, name) and device.can_load(robot, name)
+    ]
+
+
 def _by_rule(plan: Plan, robot: Robot) -> bool:
     return plan.options.tm1 == "rule" and robot.name == "TM1" and "LLA" in plan.device.stations
 
@@ -449,11 +481,13 @@ def _rules(plan: Plan, bound: int) -> Rules:
         waits=(NEXT, *waits),
         urgent_wait=max(URGENT_WAIT, waits[0]) if options.urgent_wait_cap else None,
         skip_forced_waits=options.skip_forced_waits,
+        clock=options.clock,
+        scrap_place=None if options.stop_on_scrap else SCRAP,
         wip_limit=_wip_limit(plan),
         release_intervals=intervals,
         reward=options.reward,
         lower_bound=bound,
-        layout="tool",
+        layout=options.layout,
         observe_clock=options.observe_clock,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.sims.petri.tables import ARM_LOCK, FREE_SLOT, LEAST_USED, LOOKAHEAD, NONE, RELEASE
-from redline.sims.speed import inlined, rule
+from redline.sims.speed import apart, inlined, rule
 
 
 @inlined
@@ -123,11 +123,34 @@ def permitted(net, state, i, t, token):
     return transition.room_at == NONE or has_room(net, state, i, transition.room_at, 1)
 
 
+@apart
+def can_swap(net, state, i, pick, put):
+    """Whether the robot holds what can be put down as soon as `pick`, which may fire, has emptied its place."""
+    move = net.transitions[pick]
+    place = state.places[i, move.source]
+    static = net.places[move.source]
+    if place.marking + place.reserved > static.capacity or place.left + 1 >= static.clean_after:
+        return False
+    k = state.places[i, move.target].head
+    while k >= 0:
+        token = state.tokens[i, k]
+        if not token.moving and token.ready <= state.envs[i].clock + move.duration and allows(net, token.row, put):
+            return True
+        k = token.next
+    return False
+
+
 @inlined
 def gate_is_open(net, state, i):
     """Whether the release interval is over and the work in progress allows one more."""
     env = state.envs[i]
-    return env.clock >= env.gate_opens and env.released - env.finished < net.constants[0].wip_limit
+    return env.clock >= env.gate_opens and in_progress(env) < net.constants[0].wip_limit
+
+
+@inlined
+def in_progress(env):
+    """Tokens between the release gate and the goal."""
+    return env.released - env.finished - env.freed
 
 
 @inlined

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from redline.sims.petri.enabling import candidate, enabled, queue_entry
+from redline.sims.petri.enabling import able, candidate, enabled, queue_entry
 from redline.sims.petri.state import DEADLOCKED, DONE, LIVELOCKED, OUT_OF_TIME, OVERFLOWED, RUNNING, SCRAPPED
-from redline.sims.petri.tables import CT_DENSE, FAR, MACHINE, NONE, PENALTY, PROCESS, RELEASE, ROBOT
-from redline.sims.speed import inlined, rule
+from redline.sims.petri.tables import CT_DENSE, FAR, LOCKSTEP, MACHINE, NONE, PENALTY, PROCESS, RELEASE, ROBOT, SERIAL
+from redline.sims.speed import apart, inlined, rule
 
 MOST_AT_ONCE = 10_000
 """Firings that nobody chose at one instant, before it counts as a loop that never ends."""
@@ -176,7 +176,6 @@ def hand_over(net, state, i, p, k):
     link(state, i, p, k)
     token.row += 1
     env.moved += 1
-    env.moves += 1
     token.moving = 0
     token.entered = env.clock
     token.ready = env.clock + stay
@@ -268,7 +267,21 @@ def advance(net, state, i, until):
     env.elapsed += elapsed
     while end_one(net, state, i):
         pass
+    if net.constants[0].swaps < net.constants[0].swaps_end:
+        begin_booked(net, state, i)
     judge(net, state, i)
+
+
+@apart
+def begin_booked(net, state, i):
+    """Fire what robots have booked that are free now; what can no longer be done is dropped."""
+    for r in range(state.resources.shape[1]):
+        resource = state.resources[i, r]
+        t = resource.booked
+        if t != NONE and resource.until <= state.envs[i].clock:
+            resource.booked = NONE
+            if able(net, state, i, t):
+                fire(net, state, i, t)
 
 
 @inlined
@@ -322,8 +335,10 @@ def judge(net, state, i):
     env = state.envs[i]
     if env.outcome != RUNNING:
         return
-    if net.constants[0].goal > 0 and env.finished == net.constants[0].goal:
-        env.outcome = DONE
+    if net.constants[0].scrap_place != NONE:
+        discard_overdue(net, state, i)
+    if net.constants[0].goal > 0 and env.finished + env.gone == net.constants[0].goal:
+        env.outcome = DONE if env.gone == 0 else SCRAPPED
         return
     scrapped = overdue(net, state, i)
     if scrapped != NONE:
@@ -352,6 +367,38 @@ def overdue(net, state, i):
     return NONE
 
 
+@apart
+def discard_overdue(net, state, i):
+    """Put every token past its deadline where scrap goes."""
+    scrap = net.constants[0].scrap_place
+    env = state.envs[i]
+    k = overdue(net, state, i)
+    while k != NONE:
+        token = state.tokens[i, k]
+        p = token.place
+        state.places[i, p].moving += 1
+        leave(net, state, i, p, 1)
+        unlink(state, i, p, k)
+        arrive(net, state, i, scrap, 1)
+        link(state, i, scrap, k)
+        env.scrapped = k
+        env.gone += 1
+        env.lost += 1
+        env.freed += is_past_gate(net, token.row)
+        k = overdue(net, state, i)
+
+
+@inlined
+def is_past_gate(net, row):
+    """Whether no step to come of a token at `row` leads through the release gate."""
+    while net.steps[row].first < net.steps[row].last:
+        for j in range(net.steps[row].first, net.steps[row].last):
+            if net.transitions[net.lists[j]].guards & RELEASE:
+                return False
+        row += 1
+    return True
+
+
 @inlined
 def run_by_itself(net, state, i):
     """Fire what nobody chooses, highest priority first, until nothing of it can fire."""
@@ -369,10 +416,32 @@ def fire_one(net, state, i):
     for j in range(net.constants[0].own_pace, net.constants[0].own_pace_end):
         t = net.lists[j]
         if enabled(net, state, i, t):
-            fire(net, state, i, t)
-            judge(net, state, i)
+            begin_firing(net, state, i, t)
             return True
     return False
+
+
+@inlined
+def begin_firing(net, state, i, t):
+    """Fire `t`, and where firings come one after the other let it end."""
+    fire(net, state, i, t)
+    judge(net, state, i)
+    if net.constants[0].clock == SERIAL:
+        end_round(net, state, i)
+
+
+@apart
+def end_round(net, state, i):
+    """Let time pass until all firings under way have ended, while nothing else begins."""
+    env = state.envs[i]
+    while env.outcome == RUNNING and env.underway > 0:
+        advance(net, state, i, next_event(net, state, i))
+
+
+@inlined
+def round_is_open(net, state, i):
+    """Whether firings have begun in lockstep that must end before anything else begins."""
+    return net.constants[0].clock == LOCKSTEP and state.envs[i].underway > 0
 
 
 @inlined
@@ -381,5 +450,7 @@ def skip(net, state, i):
     until = next_event(net, state, i)
     if until == FAR:
         state.envs[i].outcome = DEADLOCKED
+    elif round_is_open(net, state, i):
+        end_round(net, state, i)
     else:
         advance(net, state, i, until)

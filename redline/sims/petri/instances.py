@@ -181,7 +181,7 @@ def reference(options: Options) -> dict[str, Any] | None:
         return None
     if options.cleaning or options.gate != "off" or options.wip_limit != "off" or options.tm1 != "policy":
         return None
-    if not options.holds_hard:
+    if not options.holds_hard or options.clock != "event" or not options.stop_on_scrap:
         return None
     device = options.device or find_route(options.route).device
     key = (device, options.route, options.arms, options.wafers)

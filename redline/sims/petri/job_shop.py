@@ -16,9 +16,10 @@ from typing import Any
 
 from redline.errors import RedlineError, unknown
 from redline.sims.petri.bounds import shop_bound
-from redline.sims.petri.net import NEXT, Net, Operation, Place, Rules, Step, Transition
+from redline.sims.petri.net import NEXT, Net, Operation, Place, Rules, Step, Transition, check_known
 
 SPACES = ("jobs", "operations")
+SHOP_LAYOUTS = ("jobs", "places", "graph")
 BUFFERS = ("free", "blocking", "no_wait")
 HORIZON = 5
 """Default time limit, in lower bounds."""
@@ -74,17 +75,20 @@ class JobShop:
     skip_forced_waits: bool = True
     """Go on by itself while nothing can be done."""
     reward: str = "makespan"
-    """makespan (a completed episode returns 1 - makespan / lower bound) or ct_dense."""
+    """makespan (a completed episode returns 1 - makespan / lower bound), progress (6 - makespan / lower bound, paid step by
+    step along the routes) or ct_dense."""
     horizon: int = 0
     """Time limit; 0 is five times the lower bound."""
+    layout: str = "jobs"
+    """Observation: jobs (a block per job and machine), places or graph (numbers for every place of any net)."""
     observe_clock: bool = False
     """Add the clock to the observation."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built, saying what could."""
-        for what, given, known in (("action space", self.actions, SPACES), ("kind of buffers", self.buffers, BUFFERS)):
-            if given not in known:
-                raise unknown(what, given, known)
+        check_known("action space", self.actions, SPACES)
+        check_known("kind of buffers", self.buffers, BUFFERS)
+        check_known("observation layout", self.layout, SHOP_LAYOUTS)
 
 
 @cache
@@ -164,7 +168,7 @@ def build_shop(options: JobShop, shop: Shop | None = None) -> Net:
         operations=_operations(shop),
         rules=Rules(
             (NEXT,), skip_forced_waits=options.skip_forced_waits, non_delay=options.non_delay, reward=options.reward,
-            lower_bound=bound, layout="jobs", observe_clock=options.observe_clock,
+            lower_bound=bound, layout=options.layout, observe_clock=options.observe_clock,
         ),
     )  # fmt: skip
 

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from redline.sims.petri.enabling import enabled
-from redline.sims.petri.firing import advance, fire, judge, link, next_event, run_by_itself, skip
+from redline.sims.petri.enabling import can_swap, enabled
+from redline.sims.petri.firing import (
+    advance,
+    begin_firing,
+    end_round,
+    judge,
+    link,
+    next_event,
+    round_is_open,
+    run_by_itself,
+    skip,
+)
 from redline.sims.petri.observe import observe
 from redline.sims.petri.state import (
     DEADLOCKED,
@@ -17,7 +27,7 @@ from redline.sims.petri.state import (
 )
 from redline.sims.petri.tables import FAR, MAKESPAN, NONE, PROCESS, PROGRESS, ROBOT
 from redline.sims.rng import uniform
-from redline.sims.speed import inlined, kernel, rule
+from redline.sims.speed import apart, inlined, kernel, rule
 
 FAILURE, UNFINISHED = 2.0, 2.0
 WAY = 6.0
@@ -50,11 +60,11 @@ def clear(net, state, i):
     """Nobody anywhere, nothing under way."""
     env = state.envs[i]
     env.score = 0.0
-    env.clock = env.steps = env.finished = env.moves = env.fired = env.underway = 0
+    env.clock = env.steps = env.finished = env.fired = env.underway = 0
     env.released = env.gate_opens = env.idle = 0
     env.outcome = RUNNING
     env.scrapped = NONE
-    env.margin_min = env.margin_sum = env.margins = 0
+    env.gone = env.freed = env.margin_min = env.margin_sum = env.margins = 0
     for p in range(net.places.shape[0]):
         place = state.places[i, p]
         place.head = place.tail = NONE
@@ -62,6 +72,7 @@ def clear(net, state, i):
         place.uses = place.left = place.clean_until = place.seconds = 0
     for r in range(state.resources.shape[1]):
         state.resources[i, r].until = state.resources[i, r].seconds = 0
+        state.resources[i, r].booked = NONE
 
 
 @inlined
@@ -79,7 +90,26 @@ def offer_transitions(net, state, i, mask):
         if likely and enabled(net, state, i, t):
             mask[i, transition.action] = True
             count += 1
+    if net.constants[0].swaps < net.constants[0].swaps_end:
+        offer_swaps(net, state, i, mask)
     return count
+
+
+@apart
+def offer_swaps(net, state, i, mask):
+    """Mark the swaps whose pick may fire and whose place will then be possible."""
+    action = first_swap(net)
+    for j in range(net.constants[0].swaps, net.constants[0].swaps_end, 2):
+        pick = net.lists[j]
+        mask[i, action] = mask[i, net.transitions[pick].action] and can_swap(net, state, i, pick, net.lists[j + 1])
+        action += 1
+
+
+@inlined
+def first_swap(net):
+    """The first action that is a swap: they come last of all that fire."""
+    constants = net.constants[0]
+    return constants.num_groups - (constants.swaps_end - constants.swaps) // 2
 
 
 @inlined
@@ -88,6 +118,9 @@ def offer_waits(net, state, i, mask, can_fire):
     constants = net.constants[0]
     left = next_event(net, state, i) - state.envs[i].clock
     if left >= FAR - state.envs[i].clock or (constants.non_delay and can_fire):
+        return
+    if round_is_open(net, state, i):
+        mask[i, constants.num_groups] = True  # the first wait ends the round; another would do the same
         return
     longest = constants.urgent_wait if constants.urgent_wait != FAR and is_urgent(net, state, i) else FAR
     for j in range(constants.waits_end - constants.waits):
@@ -136,23 +169,36 @@ def close_mask(mask, i):
 def act(net, state, i, action):
     """Fire or wait, as a legal action says."""
     constants = net.constants[0]
+    if action >= constants.num_groups and round_is_open(net, state, i):
+        end_round(net, state, i)
+        return
     if action >= constants.num_groups:
         wait = net.lists[constants.waits + action - constants.num_groups]
         until = next_event(net, state, i)
         advance(net, state, i, min(until, state.envs[i].clock + wait) if wait > 0 else until)
         return
+    if action >= first_swap(net):
+        swap(net, state, i, constants.swaps + 2 * (action - first_swap(net)))
+        return
     for t in range(net.transitions.shape[0]):
         transition = net.transitions[t]
         if transition.action == action and transition.controllable and enabled(net, state, i, t):
-            fire(net, state, i, t)
-            judge(net, state, i)
+            begin_firing(net, state, i, t)
             return
+
+
+@apart
+def swap(net, state, i, j):
+    """Begin a pick and book the place that follows it, both as the list of swaps says at `j`."""
+    pick = net.lists[j]
+    state.resources[i, net.transitions[pick].resource].booked = net.lists[j + 1]
+    begin_firing(net, state, i, pick)
 
 
 @inlined
 def open_step(env):
     """Nothing has happened yet that the next step pays for."""
-    env.elapsed = env.processing = env.overstaying = env.holding = env.arrived = env.moved = env.idled = 0
+    env.elapsed = env.processing = env.overstaying = env.holding = env.arrived = env.moved = env.idled = env.lost = 0
 
 
 @inlined
@@ -173,11 +219,11 @@ def play(net, state, i, action, mask):
 
 
 @inlined
-def failed(env):
-    """Whether the episode can no longer reach its goal."""
-    return (
-        env.outcome == SCRAPPED or env.outcome == DEADLOCKED or env.outcome == LIVELOCKED or env.outcome == OVERFLOWED
-    )
+def failed(constants, env):
+    """Whether the episode ended short of its goal, and that has not been paid for."""
+    if env.outcome == SCRAPPED:
+        return constants.scrap_place == NONE
+    return env.outcome == DEADLOCKED or env.outcome == LIVELOCKED or env.outcome == OVERFLOWED
 
 
 @inlined
@@ -187,19 +233,23 @@ def score(constants, env):
         return 0.0
     if constants.reward == MAKESPAN:
         reward = env.arrived / constants.goal - env.elapsed / constants.lower_bound
-        if failed(env):
-            reward -= FAILURE + UNFINISHED * (constants.goal - env.finished) / constants.goal
+        if failed(constants, env):
+            reward -= FAILURE + UNFINISHED * (constants.goal - env.finished - env.gone) / constants.goal
+        if env.lost > 0:  # losing all of them costs as much as failing at once
+            reward -= (FAILURE + UNFINISHED) * env.lost / constants.goal
         return reward
     if constants.reward == PROGRESS:
-        reward = WAY * env.moved / constants.moves - env.elapsed / constants.lower_bound
-        return reward - FAILURE if failed(env) else reward
+        moved = env.moved if constants.identity else env.arrived
+        reward = WAY * moved / constants.moves - env.elapsed / constants.lower_bound
+        reward -= FAILURE * env.lost / constants.goal
+        return reward - FAILURE if failed(constants, env) else reward
     reward = TIME * env.elapsed + PROCESSING * env.processing + OVERSTAY * env.overstaying + HOLD * env.holding
-    reward += WAFER_DONE * env.arrived + IDLE * env.idled
+    reward += WAFER_DONE * env.arrived + IDLE * env.idled + SCRAP * env.lost
     if env.outcome == DONE:
         reward += ALL_DONE
     elif env.outcome == OUT_OF_TIME:
         reward += TIME_LIMIT
-    elif failed(env):
+    elif failed(constants, env):
         reward += SCRAP
     return reward
 
@@ -259,6 +309,7 @@ def summarise(net, state, i, finals):
     row[i, 5] = env.margin_sum
     row[i, 6] = env.margins
     row[i, 7] = env.scrapped
+    row[i, 8] = env.gone
     for r in range(state.resources.shape[1]):
         finals.resource_seconds[i, r] = state.resources[i, r].seconds
     for p in range(net.places.shape[0]):

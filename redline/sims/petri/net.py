@@ -17,7 +17,8 @@ KINDS = ("plain", "source", "process", "buffer", "robot", "sink", "machine")
 OVERSTAYS = ("ignore", "penalty", "fail")
 GUARDS = ("release", "lookahead", "free_slot", "least_used", "arm_lock")
 REWARDS = ("makespan", "progress", "ct_dense")
-LAYOUTS = ("places", "tool", "jobs")
+LAYOUTS = ("places", "tool", "jobs", "graph")
+CLOCKS = ("event", "serial", "lockstep")
 NEXT = 0
 """The wait that lasts until the next event."""
 MAX_TOKENS = 1 << 30
@@ -74,6 +75,15 @@ class Transition:
 
 
 @dataclass(frozen=True)
+class Swap:
+    """An action that books two firings: when `first` ends, `second` begins at once, if it still can."""
+
+    name: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
 class Step:
     """One step of a route: the transitions that may move the token next, and its stay where it then arrives."""
 
@@ -101,6 +111,11 @@ class Rules:
     skip_forced_waits: bool = True
     non_delay: bool = False
     """No waiting while something can be fired."""
+    clock: str = "event"
+    """event (firings overlap as they like), serial (each ends before anything else begins) or lockstep (those that begin
+    together are a round, and a wait ends it: all of them end before anything else begins)."""
+    scrap_place: str | None = None
+    """Where a token goes that overstays; without such a place the episode ends."""
     wip_limit: int | None = None
     release_intervals: tuple[int, ...] = ()
     reward: str = "makespan"
@@ -124,6 +139,7 @@ class Net:
     token_types: tuple[int, ...] = ()
     """Which route each token follows, in the order of the places they start in."""
     operations: tuple[tuple[Operation, ...], ...] = ()
+    swaps: tuple[Swap, ...] = ()
     rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
@@ -135,6 +151,7 @@ class Net:
             check_transition(self, transition)
         check_end(self)
         check_rules(self)
+        check_swaps(self)
         if self.routes:
             check_routes(self)
         else:
@@ -148,9 +165,10 @@ class Net:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """What a policy chooses from: transitions (or groups of them), then waits."""
+        """What a policy chooses from: transitions (or groups of them), then swaps, then waits."""
         groups = dict.fromkeys(action_of(transition) for transition in self.transitions)
-        return (*filter(None, groups), *("wait" if wait == NEXT else f"wait {wait}" for wait in self.rules.waits))
+        waits = ("wait" if wait == NEXT else f"wait {wait}" for wait in self.rules.waits)
+        return (*filter(None, groups), *(swap.name for swap in self.swaps), *waits)
 
 
 def action_of(transition: Transition) -> str | None:
@@ -186,8 +204,8 @@ def check_place(net: Net, place: Place) -> None:
             f"{where} has an infeasible residency limit: a token would have to leave {-place.max_stay} time units "
             "before it is ready. Try a limit of 0 or more."
         )
-    _known("kind of place", place.kind, KINDS)
-    _known("answer to overstaying", place.on_overstay, OVERSTAYS)
+    check_known("kind of place", place.kind, KINDS)
+    check_known("answer to overstaying", place.on_overstay, OVERSTAYS)
     if place.cleaning is not None and (place.cleaning.after_wafers < 1 or place.cleaning.duration < 0):
         raise RedlineError(
             f"{where} cannot be cleaned as {place.cleaning}: clean after 1 wafer or more, for 0 or more."
@@ -210,15 +228,15 @@ def check_transition(net: Net, transition: Transition) -> None:
     if transition.duration < 0:
         raise RedlineError(f"Transition {transition.name!r} cannot last {transition.duration}. Give it 0 or more.")
     if transition.room_at is not None:
-        _known("place", transition.room_at, names)
+        check_known("place", transition.room_at, names)
     for guard in transition.guards:
-        _known("guard", guard, GUARDS)
+        check_known("guard", guard, GUARDS)
 
 
 def check_end(net: Net) -> None:
     """An episode must be able to end."""
     for place, count in net.goal.items():
-        _known("place in the goal:", place, [each.name for each in net.places])
+        check_known("place in the goal:", place, [each.name for each in net.places])
         if count < 1:
             raise RedlineError(f"The goal asks for {count} tokens in {place!r}. Ask for 1 or more.")
     if not net.goal and net.horizon is None and net.max_steps is None:
@@ -234,8 +252,15 @@ def check_end(net: Net) -> None:
 def check_rules(net: Net) -> None:
     """Known presets, waits that wait, limits that let something through."""
     rules = net.rules
-    _known("reward", rules.reward, REWARDS)
-    _known("observation layout", rules.layout, LAYOUTS)
+    check_known("reward", rules.reward, REWARDS)
+    check_known("observation layout", rules.layout, LAYOUTS)
+    check_known("clock", rules.clock, CLOCKS)
+    if rules.scrap_place is not None:
+        check_known("place for scrap:", rules.scrap_place, [place.name for place in net.places])
+        if not net.routes:
+            raise RedlineError(f"The net {net.name!r} only counts its tokens, so none can be scrapped alone.")
+    if rules.layout == "graph" and rules.observe_clock:
+        raise RedlineError("A graph has numbers for places only, not for the clock. Leave observe_clock off.")
     if any(wait < 0 for wait in rules.waits):
         raise RedlineError(f"Waits of {min(rules.waits)} time units cannot be waited. Give 1 or more, or 0 for NEXT.")
     if rules.wip_limit is not None and rules.wip_limit < 1:
@@ -258,7 +283,7 @@ def check_routes(net: Net) -> None:
     for route in net.routes:
         for step in route:
             for name in step.transitions:
-                _known("transition on a route:", name, names)
+                check_known("transition on a route:", name, names)
             if not step.transitions or step.stay < 0:
                 raise RedlineError(f"A route's step needs transitions and a stay of 0 or more; got {step}.")
     count = sum(place.tokens for place in net.places)
@@ -266,6 +291,19 @@ def check_routes(net: Net) -> None:
         raise RedlineError(f"{len(net.token_types)} token types were given for {count} tokens. Give one each.")
     if any(not 0 <= kind < len(net.routes) for kind in net.token_types):
         raise RedlineError(f"Token types must be 0 to {len(net.routes) - 1}, one for each route.")
+
+
+def check_swaps(net: Net) -> None:
+    """What a swap puts down is in the hand already, into the place that its pick empties."""
+    transitions = {transition.name: transition for transition in net.transitions}
+    for swap in net.swaps:
+        for name in (swap.first, swap.second):
+            check_known(f"transition for {swap.name!r}:", name, transitions)
+        first, second = transitions[swap.first], transitions[swap.second]
+        if not net.routes or first.inputs != second.outputs or first.outputs != second.inputs or not first.resource:
+            raise RedlineError(
+                f"{swap.name!r} needs a pick and a place by one robot at one chamber, of a net with routes."
+            )
 
 
 def check_stays(net: Net) -> None:
@@ -320,7 +358,8 @@ def earliest_times(net: Net) -> dict[str, int]:
     return starts
 
 
-def _known(what: str, given: str, known: Iterable[str]) -> None:
+def check_known(what: str, given: str, known: Iterable[str]) -> None:
+    """Refuse a name that is none of the known ones, saying which it may have meant."""
     names = list(known)
     if given not in names:
         raise unknown(what, given, names)

@@ -1,28 +1,32 @@
 """What a policy sees, as a pure function of the state: every number of the row is written every time.
 
-Three layouts: `tool` tells chambers, buffers, robots and the source apart; `jobs` has a block per job and per machine;
-`places` fits any net. Numbers lie between 0 and 1.
+Four layouts: `tool` tells chambers, buffers, robots and the source apart; `jobs` has a block per job and per machine;
+`places` fits any net; `graph` is a matrix [places, GRAPH_CELLS], row after row. Numbers lie between 0 and 1.
 """
 
 from __future__ import annotations
 
-from redline.sims.petri.enabling import preferred, queue_entry
+from redline.sims.petri.enabling import in_progress, preferred, queue_entry
 from redline.sims.petri.firing import interval
 from redline.sims.petri.tables import (
     ARM_CELLS,
     BUFFER,
     FAR,
+    GRAPH,
+    GRAPH_CELLS,
     JOB_CELLS,
     JOBS,
     MACHINE,
+    NODE_CELLS,
     NONE,
     PLAIN_CELLS,
     PROCESS,
     ROBOT,
     SOURCE,
     TOOL,
+    UNLIMITED,
 )
-from redline.sims.speed import inlined, rule
+from redline.sims.speed import apart, inlined, rule
 
 SCRAP_SCALE, HOLD_SCALE, STAY_SCALE, MOVE_SCALE = 20.0, 20.0, 40.0, 10.0
 NEAR_CLEANING = 2
@@ -36,6 +40,8 @@ def observe(net, state, i, obs):
         observe_tool(net, state, i, obs)
     elif layout == JOBS:
         observe_jobs(net, state, i, obs)
+    elif layout == GRAPH:
+        observe_graph(net, state, i, obs)
     else:
         observe_places(net, state, i, obs)
     if net.constants[0].observe_clock:
@@ -188,7 +194,7 @@ def observe_whole_tool(net, state, i, obs):
     constants = net.constants[0]
     cell = constants.globals_cell
     limit = constants.wip_limit if constants.wip_limit != FAR else constants.goal
-    obs[i, cell] = share(env.released - env.finished, limit)
+    obs[i, cell] = share(in_progress(env), limit)
     closed = env.gate_opens > env.clock
     obs[i, cell + 1] = left_of(env.gate_opens, env.clock, interval(net, env)) if closed else 0.0
     obs[i, cell + 2] = env.finished / constants.goal
@@ -275,3 +281,43 @@ def observe_places(net, state, i, obs):
         left = left_of(firing.ends, env.clock, net.transitions[firing.transition].duration)
         obs[i, start + firing.transition] = max(obs[i, start + firing.transition], left)
     obs[i, start + net.transitions.shape[0]] = share(env.finished, net.constants[0].goal)
+
+
+@apart
+def observe_graph(net, state, i, obs):
+    """A row of numbers per place; what is on its way to a place is written by the firings under way."""
+    for p in range(net.places.shape[0]):
+        observe_node(net, state, i, p, obs)
+    for f in range(state.envs[i].underway):
+        transition = net.transitions[state.firings[i, f].transition]
+        left = left_of(state.firings[i, f].ends, state.envs[i].clock, transition.duration)
+        for a in range(transition.out_first, transition.out_last):
+            cell = net.places[net.arcs[a].place].cell + 6
+            obs[i, cell] = max(obs[i, cell], left)
+
+
+@inlined
+def observe_node(net, state, i, p, obs):
+    """Tokens: all, to be taken, on their way. Of the first: time until ready, time to leave. Cleaning. Time until the
+    last of what is on its way arrives. Share of the goal. And the kind of place, one-hot.
+    """
+    clock = state.envs[i].clock
+    static = net.places[p]
+    place = state.places[i, p]
+    cell = static.cell
+    most = static.capacity if static.capacity != UNLIMITED else static.scale
+    for k in range(GRAPH_CELLS):
+        obs[i, cell + k] = 0.0
+    obs[i, cell] = share(place.marking, most)
+    obs[i, cell + 1] = share(place.marking - place.moving, most)
+    obs[i, cell + 2] = share(place.reserved, most)
+    obs[i, cell + 4] = 1.0
+    if place.marking > 0 and (place.head != NONE or static.queue != NONE):
+        ready = state.tokens[i, place.head].ready if static.queue == NONE else queue_entry(net, state, i, p, 0)
+        entered = state.tokens[i, place.head].entered if static.queue == NONE else ready - static.min_stay
+        obs[i, cell + 3] = left_of(ready, clock, ready - entered)
+        if static.max_stay != NONE:
+            obs[i, cell + 4] = share(ready + static.max_stay - clock, static.max_stay)
+    obs[i, cell + 5] = left_of(place.clean_until, clock, static.clean_duration)
+    obs[i, cell + 7] = share(place.marking, static.goal) if static.goal > 0 else 0.0
+    obs[i, cell + NODE_CELLS + static.kind] = 1.0

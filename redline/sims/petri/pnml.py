@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
 from redline.errors import RedlineError, unknown
-from redline.sims.petri.net import NEXT, Net, Place, Rules, Transition
+from redline.sims.petri.net import NEXT, Net, Place, Rules, Transition, check_known
 
 TOOL = "redline"
 NAMESPACE = "http://www.pnml.org/version-2009/grammar/pnml"
@@ -43,6 +43,8 @@ class PnmlNet:
     """Steps in an episode; 0 is no limit."""
     skip_forced_waits: bool = True
     """Go on by itself while nothing can be done."""
+    layout: str = "places"
+    """Observation: places, or graph (a matrix [places, 15] row after row; the env has its arcs)."""
     observe_clock: bool = False
     """Add the clock to the observation; needs a horizon."""
 
@@ -53,7 +55,10 @@ def build_pnml(options: PnmlNet) -> Net:
     durations = _timing(path, options.timing)
     goal = _goal(options.goal)
     limits = {"horizon": options.horizon or None, "max_steps": options.max_steps or None}
-    rules = Rules((NEXT,), skip_forced_waits=options.skip_forced_waits, observe_clock=options.observe_clock)
+    check_known("observation layout", options.layout, ("places", "graph"))
+    rules = Rules(
+        (NEXT,), skip_forced_waits=options.skip_forced_waits, layout=options.layout, observe_clock=options.observe_clock
+    )
     return read_pnml(_text(path), path.stem, durations, options.default_duration, goal=goal, rules=rules, **limits)
 
 

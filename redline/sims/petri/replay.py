@@ -32,14 +32,14 @@ from redline.sims.petri.net import Net
 from redline.sims.petri.schedule import Schedule
 from redline.sims.petri.state import OUTCOMES, RUNNING, State, new_state
 from redline.sims.petri.tables import FAR, NONE, tabulate
-from redline.sims.speed import at_speed, inlined
+from redline.sims.speed import at_speed, inlined, rule
 from redline.sims.speed import kernel as compiled
 
 SPARE = 1000
 """Firings that may be logged besides those of the script: what fires by itself."""
 
 
-@inlined
+@rule
 def wait_until(net, state, i, until):
     """Let time pass up to `until`, or to the end of the episode if that comes first."""
     env = state.envs[i]

@@ -24,13 +24,14 @@ ENV = np.dtype(
         ("outcome", np.int32),
         ("steps", np.int32),  # decisions since reset
         ("finished", np.int32),  # tokens that reached the goal
-        ("moves", np.int32),  # steps that tokens went along their routes
         ("fired", np.int32),  # firings begun
         ("underway", np.int32),  # firings begun and not ended: the first so many of `firings`
         ("released", np.int32),
         ("gate_opens", np.int32),
         ("idle", np.int32),  # time waited since the latest firing
         ("scrapped", np.int32),  # the token that overstayed (its place where tokens are counted), NONE before
+        ("gone", np.int32),  # tokens scrapped so far, where the episode goes on without them
+        ("freed", np.int32),  # those of them that had been released
         ("margin_min", np.int32),  # how close to its limit a token was taken
         ("margin_sum", np.int32),
         ("margins", np.int32),
@@ -42,6 +43,7 @@ ENV = np.dtype(
         ("arrived", np.int32),
         ("moved", np.int32),  # tokens that went a step further on their route
         ("idled", np.int32),
+        ("lost", np.int32),  # tokens scrapped
     ],
     align=True,
 )
@@ -72,7 +74,14 @@ PLACE_STATE = np.dtype(
     ],
     align=True,
 )
-RESOURCE_STATE = np.dtype([("until", np.int32), ("seconds", np.int32)], align=True)
+RESOURCE_STATE = np.dtype(
+    [
+        ("until", np.int32),
+        ("seconds", np.int32),
+        ("booked", np.int32),  # the transition it fires next, without being asked; NONE mostly
+    ],
+    align=True,
+)
 FIRING = np.dtype([("transition", np.int32), ("token", np.int32), ("ends", np.int32)], align=True)
 
 
@@ -107,7 +116,7 @@ class Finals(NamedTuple):
     """What the latest ended episode of each env came to."""
 
     score: np.ndarray  # float64 [N]
-    counts: np.ndarray  # int32 [N, 8]  outcome, clock, finished, steps, smallest/summed/counted margins, scrapped
+    counts: np.ndarray  # int32 [N, 9]  outcome, clock, finished, steps, smallest/summed/counted margins, scrapped, gone
     resource_seconds: np.ndarray  # int32 [N, R]
     place_seconds: np.ndarray  # int32 [N, P]
 
@@ -115,6 +124,6 @@ class Finals(NamedTuple):
 def new_finals(num_envs: int, sizes: Sizes) -> Finals:
     """Room for the results of `num_envs` envs."""
     return Finals(
-        np.zeros(num_envs), np.zeros((num_envs, 8), np.int32),
+        np.zeros(num_envs), np.zeros((num_envs, 9), np.int32),
         np.zeros((num_envs, sizes.resources), np.int32), np.zeros((num_envs, sizes.places), np.int32),
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from redline.sims.petri.net import (
+    CLOCKS,
     GUARDS,
     KINDS,
     LAYOUTS,
@@ -25,7 +26,8 @@ PLAIN, SOURCE, PROCESS, BUFFER, ROBOT, SINK, MACHINE = range(len(KINDS))
 IGNORE, PENALTY, FAIL = range(len(OVERSTAYS))
 RELEASE, LOOKAHEAD, FREE_SLOT, LEAST_USED, ARM_LOCK = (1 << k for k in range(len(GUARDS)))
 MAKESPAN, PROGRESS, CT_DENSE = range(len(REWARDS))
-PLACES, TOOL, JOBS = range(len(LAYOUTS))
+PLACES, TOOL, JOBS, GRAPH = range(len(LAYOUTS))
+EVENT, SERIAL, LOCKSTEP = range(len(CLOCKS))
 FAR = 1 << 30
 """No limit: a time or a count that is never reached."""
 NONE = -1
@@ -95,6 +97,8 @@ CONSTANTS = np.dtype(
         ("urgent_wait", np.int32),
         ("skip_forced_waits", np.int32),
         ("non_delay", np.int32),
+        ("clock", np.int32),
+        ("scrap_place", np.int32),  # NONE where scrap ends the episode
         ("wip_limit", np.int32),
         ("reward", np.int32),
         ("lower_bound", np.int32),
@@ -110,6 +114,8 @@ CONSTANTS = np.dtype(
         ("token_places", np.int32),
         ("own_pace", np.int32),  # uncontrollable transitions, in the order they are tried
         ("own_pace_end", np.int32),
+        ("swaps", np.int32),  # pick and place of each
+        ("swaps_end", np.int32),
         ("waits", np.int32),  # 0 for NEXT
         ("waits_end", np.int32),
         ("intervals", np.int32),  # between releases
@@ -173,6 +179,8 @@ def _lists(net: Net, places: np.recarray, token_rows: list[int], lists: list[int
     starts = [p for p, place in enumerate(net.places) for _ in range(place.tokens if net.routes else 0)]
     bounds = [_append(lists, token_rows)[0], _append(lists, starts)[0]]
     bounds += _append(lists, [t for t in order if not net.transitions[t].controllable])
+    names = [transition.name for transition in net.transitions]
+    bounds += _append(lists, [names.index(name) for swap in net.swaps for name in (swap.first, swap.second)])
     bounds += _append(lists, net.rules.waits)
     bounds += [_append(lists, net.rules.release_intervals)[0], len(net.rules.release_intervals)]
     bounds += _append(lists, [p for p in range(len(places)) if places[p].queue != NONE])
@@ -202,6 +210,16 @@ def _arcs(net: Net, index: dict[str, int]) -> tuple[np.recarray, list[tuple[int,
         rows += [(index[place], weight, weight - taken.get(place, 0)) for place, weight in transition.outputs]
         spans.append((start, middle, len(rows)))
     return _records(ARC, rows), spans
+
+
+def arc_list(net: Net) -> np.ndarray:
+    """All arcs, int32 [E, 3]: transition, place, weight; negative where the transition takes tokens."""
+    index = {place.name: p for p, place in enumerate(net.places)}
+    rows = []
+    for t, transition in enumerate(net.transitions):
+        rows += [(t, index[place], -weight) for place, weight in transition.inputs]
+        rows += [(t, index[place], weight) for place, weight in transition.outputs]
+    return np.array(rows, np.int32).reshape(-1, 3)
 
 
 def _transitions(net: Net, index: dict[str, int], spans: list[tuple[int, int, int]]) -> np.recarray:
@@ -302,12 +320,18 @@ def _constants(net: Net, cells: int, operations: np.recarray) -> tuple[int, ...]
         FAR if net.horizon is None else net.horizon, FAR if net.max_steps is None else net.max_steps, goal,
         sum(len(net.routes[kind]) for kind in net.token_types) or goal,
         FAR if rules.urgent_wait is None else rules.urgent_wait, rules.skip_forced_waits, rules.non_delay,
+        CLOCKS.index(rules.clock), _scrap_place(net),
         FAR if rules.wip_limit is None else rules.wip_limit, REWARDS.index(rules.reward),
         rules.lower_bound or net.horizon or 1, LAYOUTS.index(rules.layout), rules.observe_clock,
         bool(rules.release_intervals), max([*stays, *durations]) + IDLE_SECONDS, cells,
         max([1, *operations.duration.tolist(), *([] if net.operations else durations)]),
         max([1, *operations.work_left.tolist()]),
     )  # fmt: skip
+
+
+def _scrap_place(net: Net) -> int:
+    names = [place.name for place in net.places]
+    return NONE if net.rules.scrap_place is None else names.index(net.rules.scrap_place)
 
 
 def _most_firings(net: Net) -> int:
@@ -327,6 +351,8 @@ def _most_firings(net: Net) -> int:
 
 PROCESS_CELLS, BUFFER_CELLS, ARM_CELLS, ROBOT_CELLS, SOURCE_CELLS = 9, 5, 4, 2, 2
 JOB_CELLS, MACHINE_CELLS, PLAIN_CELLS = 8, 3, 2
+NODE_CELLS = 8
+GRAPH_CELLS = NODE_CELLS + len(KINDS)
 
 
 def _lay_out(net: Net, places: np.recarray) -> int:
@@ -340,8 +366,8 @@ def _lay_out(net: Net, places: np.recarray) -> int:
 
 
 def _cells(net: Net, place: np.record) -> int:
-    if net.rules.layout == "places":
-        return PLAIN_CELLS
+    if net.rules.layout in ("places", "graph"):
+        return PLAIN_CELLS if net.rules.layout == "places" else GRAPH_CELLS
     if net.rules.layout == "jobs":
         return MACHINE_CELLS if place.kind == MACHINE else 0
     if place.kind == ROBOT:
@@ -351,5 +377,5 @@ def _cells(net: Net, place: np.record) -> int:
 
 def observation_size(net: Net, cells: int) -> int:
     """Numbers in an observation, given where those of the whole net start."""
-    whole = {"tool": 3, "jobs": 1, "places": len(net.transitions) + 1}[net.rules.layout]
+    whole = {"tool": 3, "jobs": 1, "places": len(net.transitions) + 1, "graph": 0}[net.rules.layout]
     return cells + whole + net.rules.observe_clock

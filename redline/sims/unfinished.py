@@ -1,0 +1,60 @@
+"""How rules are compiled: up to the code that their callers take in, and no further.
+
+A rule is only ever called by kernels, so it needs no machine code of its own. Numba would optimise each one together
+with everything it calls and turn it into machine code, only for each of its callers to do the same all over again;
+deep down that is most of the time it takes to compile. Here the kernel does it, once, for everything in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.typed_passes import NativeLowering
+
+
+class Unfinished(JITCodeLibrary):
+    """The code of a rule and of all it calls, neither optimised nor turned into machine code."""
+
+    def finalize(self) -> None:
+        """Put together what callers will need."""
+        for library in dict.fromkeys(self._linking_libraries):
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class LowerRule(NativeLowering):
+    """Makes the code of a rule, and leaves the rest to the kernel it ends up in."""
+
+    _name = "lower_rule"
+
+    def run_pass(self, state: Any) -> bool:
+        """Numba's own lowering, without its last step."""
+        state.library = Unfinished(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        entry_point: Any = [].append  # what callers look a rule up by: any builtin that is nobody else's
+        state.targetctx.insert_user_function(entry_point, state.cr.fndesc, [state.library])
+        state.cr = state.cr._replace(cfunc=entry_point)
+        return True
+
+
+class RuleCompiler(CompilerBase):
+    """Numba's compiler with `LowerRule` at its end."""
+
+    def define_pipelines(self) -> list[Any]:
+        """The passes a rule goes through."""
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.passes = [(LowerRule if step is NativeLowering else step, why) for step, why in passes.passes]
+        passes.finalize()
+        return [passes]
+
+
+def widened(kind: Any) -> Any:
+    """The type that a rule takes an argument as: signed integers of all sizes are one, or it would be compiled for each."""
+    kind = types.unliteral(kind)
+    return types.int64 if isinstance(kind, types.Integer) and getattr(kind, "signed", False) else kind
