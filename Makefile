@@ -44,5 +44,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing what the tests need ..."
-	$(PIP) install --constraint constraints.txt --editable '.[dev,peers,tensorboard,search,ray,plot]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,peers,tensorboard,search,ray,plot,ortools]'
 	@touch $@

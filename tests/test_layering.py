@@ -21,7 +21,7 @@ LAYERS = [  # from the top; a module imports from its own package and from layer
     {"search"},
     {"evaluate"},
     {"learn"},
-    {"runs", "metrics", "baselines"},
+    {"runs", "metrics", "baselines", "solve"},
     {"engines"},
     {"envs"},
     {"rollout", "timing", "sims"},

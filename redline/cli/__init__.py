@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "train a policy and leave a run folder behind",
     "eval": "score a trained policy on the official protocol",
     "search": "find the repair order that defends best (GP-UCB over all 120)",
+    "solve": "find the shortest schedule of a cluster tool or job shop, and prove it",
     "report": "write a run's report as a web page",
     "profile": "see where the time of a training run goes, and what would make it faster",
     "bench": "measure: bench sim, engines, train, profiler, search",

@@ -135,7 +135,7 @@ class ClusterTool:
     parallel: str = "least_used"
     """Which of several equal chambers is offered: least_used, or free (all of them)."""
     hold: str = "auto"
-    """A wafer held past the limit costs reward (soft, for ct_dense) or is scrapped (hard, for makespan)."""
+    """A wafer held past the limit costs reward (soft, for ct_dense) or is scrapped (hard, for the other rewards)."""
     tm1: str = "policy"
     """Who drives the atmosphere robot of cascade_full: policy or rule."""
     waits: str = ""
@@ -182,7 +182,7 @@ class ClusterTool:
     @property
     def holds_hard(self) -> bool:
         """Whether a wafer held too long is scrapped. It must be where holding is free, or it would pay."""
-        return self.hold == "hard" or (self.hold == "auto" and self.reward == "makespan")
+        return self.hold == "hard" or (self.hold == "auto" and self.reward != "ct_dense")
 
 
 @dataclass(frozen=True)
