@@ -7,6 +7,12 @@ from redline.sims.speed import apart, inlined, rule
 
 
 @inlined
+def has_extras(net):
+    """Whether rarely used rules apply. Known when the kernel is compiled, so that others do not even contain them."""
+    return len(net.extras) > 0
+
+
+@inlined
 def queue_entry(net, state, i, p, n):
     """When the `n`-th oldest token of a queued place is ready."""
     place = net.places[p]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.sims.petri.enabling import able, candidate, enabled, queue_entry
+from redline.sims.petri.enabling import able, candidate, enabled, has_extras, queue_entry
 from redline.sims.petri.state import DEADLOCKED, DONE, LIVELOCKED, OUT_OF_TIME, OVERFLOWED, RUNNING, SCRAPPED
 from redline.sims.petri.tables import CT_DENSE, FAR, LOCKSTEP, MACHINE, NONE, PENALTY, PROCESS, RELEASE, ROBOT, SERIAL
 from redline.sims.speed import apart, inlined, rule
@@ -267,7 +267,7 @@ def advance(net, state, i, until):
     env.elapsed += elapsed
     while end_one(net, state, i):
         pass
-    if net.constants[0].swaps < net.constants[0].swaps_end:
+    if has_extras(net) and net.constants[0].swaps < net.constants[0].swaps_end:
         begin_booked(net, state, i)
     judge(net, state, i)
 
@@ -335,7 +335,7 @@ def judge(net, state, i):
     env = state.envs[i]
     if env.outcome != RUNNING:
         return
-    if net.constants[0].scrap_place != NONE:
+    if has_extras(net) and net.constants[0].scrap_place != NONE:
         discard_overdue(net, state, i)
     if net.constants[0].goal > 0 and env.finished + env.gone == net.constants[0].goal:
         env.outcome = DONE if env.gone == 0 else SCRAPPED
@@ -426,7 +426,7 @@ def begin_firing(net, state, i, t):
     """Fire `t`, and where firings come one after the other let it end."""
     fire(net, state, i, t)
     judge(net, state, i)
-    if net.constants[0].clock == SERIAL:
+    if has_extras(net) and net.constants[0].clock == SERIAL:
         end_round(net, state, i)
 
 
@@ -441,7 +441,7 @@ def end_round(net, state, i):
 @inlined
 def round_is_open(net, state, i):
     """Whether firings have begun in lockstep that must end before anything else begins."""
-    return net.constants[0].clock == LOCKSTEP and state.envs[i].underway > 0
+    return has_extras(net) and net.constants[0].clock == LOCKSTEP and state.envs[i].underway > 0
 
 
 @inlined

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.sims.petri.enabling import can_swap, enabled
+from redline.sims.petri.enabling import can_swap, enabled, has_extras
 from redline.sims.petri.firing import (
     advance,
     begin_firing,
@@ -90,7 +90,7 @@ def offer_transitions(net, state, i, mask):
         if likely and enabled(net, state, i, t):
             mask[i, transition.action] = True
             count += 1
-    if net.constants[0].swaps < net.constants[0].swaps_end:
+    if has_extras(net) and net.constants[0].swaps < net.constants[0].swaps_end:
         offer_swaps(net, state, i, mask)
     return count
 
@@ -177,7 +177,7 @@ def act(net, state, i, action):
         until = next_event(net, state, i)
         advance(net, state, i, min(until, state.envs[i].clock + wait) if wait > 0 else until)
         return
-    if action >= first_swap(net):
+    if has_extras(net) and action >= first_swap(net):
         swap(net, state, i, constants.swaps + 2 * (action - first_swap(net)))
         return
     for t in range(net.transitions.shape[0]):

@@ -6,7 +6,7 @@ Four layouts: `tool` tells chambers, buffers, robots and the source apart; `jobs
 
 from __future__ import annotations
 
-from redline.sims.petri.enabling import in_progress, preferred, queue_entry
+from redline.sims.petri.enabling import has_extras, in_progress, preferred, queue_entry
 from redline.sims.petri.firing import interval
 from redline.sims.petri.tables import (
     ARM_CELLS,
@@ -40,7 +40,7 @@ def observe(net, state, i, obs):
         observe_tool(net, state, i, obs)
     elif layout == JOBS:
         observe_jobs(net, state, i, obs)
-    elif layout == GRAPH:
+    elif has_extras(net) and layout == GRAPH:
         observe_graph(net, state, i, obs)
     else:
         observe_places(net, state, i, obs)

@@ -139,6 +139,7 @@ class Tables(NamedTuple):
     steps: np.recarray  # STEP, all routes one after another, each with an empty step at its end
     operations: np.recarray  # OPERATION, all jobs one after another, each with an empty one at its end
     lists: np.ndarray  # int32, lists of numbers that constants and steps tell the bounds of
+    extras: tuple[int, ...]  # (1,) where rules are used that most nets do without, so that those need not pay for them
 
 
 class Sizes(NamedTuple):
@@ -165,12 +166,19 @@ def tabulate(net: Net) -> tuple[Tables, Sizes]:
     steps, starts = _routes(net, lists)
     bounds = _lists(net, places, [starts[kind] for kind in net.token_types], lists)
     constants = _records(CONSTANTS, [(*_constants(net, cells, operations), *bounds)])
-    tables = Tables(constants, places, transitions, arcs, steps, operations, np.array(lists, np.int32))
+    tables = Tables(constants, places, transitions, arcs, steps, operations, np.array(lists, np.int32), _extras(net))
     sizes = Sizes(
         len(net.token_types), len(net.places), len(net.resources), _most_firings(net),
         int(places.queue_size.sum()), observation_size(net, cells), len(net.actions),
     )  # fmt: skip
     return tables, sizes
+
+
+def _extras(net: Net) -> tuple[int, ...]:
+    """How long a tuple is belongs to its type: kernels are compiled for nets with and without extras apart."""
+    rules = net.rules
+    rare = rules.clock != "event" or rules.scrap_place is not None or bool(net.swaps) or rules.layout == "graph"
+    return (1,) if rare else ()
 
 
 def _lists(net: Net, places: np.recarray, token_rows: list[int], lists: list[int]) -> list[int]:
