@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from redline.errors import RedlineError
-from redline.sims.petri.bounds import carriers
 from redline.sims.petri.cluster_tool import Plan, Robot, Stage
 from redline.sims.petri.net import Cleaning, Net, Place
 from redline.sims.petri.rules import insert_without_waiting
@@ -90,7 +89,7 @@ class ToolProblem(Problem[Hops]):
         self.ordered = {(kind, other): self._ordered(kind, other) for kind, other in pairs}
         """How long wafers of two types are in order."""
         first, longest = self._first(net, tick)
-        super().__init__(name, net, bound_of(plan, net), first, longest, tick)
+        super().__init__(name, net, net.rules.lower_bound or 0, first, longest, tick)
         self.picks = [[self.new_time(f"pick {w} {h}") for h in range(len(hops))] for w, hops in enumerate(self.hops)]
         self.puts = [[self.new_time(f"place {w} {h}") for h in range(len(hops))] for w, hops in enumerate(self.hops)]
         self.inside: dict[Stay, dict[str, Any]] = {}
@@ -459,20 +458,6 @@ class ToolProblem(Problem[Hops]):
 
     def _taken_by(self, stay: Stay) -> Robot:
         return self.hops[stay[0]][stay[1] + 1].robot
-
-
-def bound_of(plan: Plan, net: Net) -> int:
-    """The net's lower bound, less one trip where a two-armed robot decides it: it can pick again on the way."""
-    bound = net.rules.lower_bound or 0
-    if plan.options.arms == 1:
-        return bound
-    moves = [robot for kind in plan.wafer_types for robot in carriers(plan, plan.types[kind])]
-    trips = [
-        robot.travel
-        for robot in plan.device.robots.values()
-        if moves.count(robot) * (robot.pick + robot.place) + robot.travel == bound
-    ]
-    return bound - max(trips, default=0)
 
 
 def times_of(plan: Plan, net: Net) -> list[int]:

@@ -95,8 +95,20 @@ def _robot_bounds(plan: Plan, present: list[tuple[tuple[Stage, ...], int]]) -> l
         if plan.options.arms == 1:
             bounds.append(hops * robot.hop)
         elif hops:
-            bounds.append(hops * (robot.pick + robot.place) + robot.travel)
+            bounds.append(hops * (robot.pick + robot.place) + min(robot.travel, _idle_start(plan, robot, present)))
     return bounds
+
+
+def _idle_start(plan: Plan, robot: Robot, present: list[tuple[tuple[Stage, ...], int]]) -> int:
+    """Time a two-armed robot must idle before any wafer is through its first stage: it can fill that and its own arms."""
+    firsts = [stages[1] for stages, _ in present if plan.robot_for(stages[0].at[0], stages[1]) == robot]
+    if len(firsts) < len(present):
+        return robot.travel  # it waits until somebody else has brought it a wafer
+    wafers = sum(count for _, count in present)
+    slots = sum(plan.device.stations[name].capacity or wafers for name in {name for stage in firsts for name in stage.at})
+    soonest = robot.hop + min(stage.process_time for stage in firsts)
+    busy = min(wafers, slots + plan.options.arms) * robot.pick + min(wafers, slots) * robot.place
+    return max(0, soonest - busy)
 
 
 def shop_bound(jobs: Sequence[Sequence[tuple[int, int]]], releases: Sequence[int] | None = None) -> int:
