@@ -54,7 +54,7 @@ class PPOConfig:
     """Weight of imitating them."""
 
 
-GOALS = {"cage2": 50_000_000, "petri:": 8_000_000}
+GOALS = {"cage2": 50_000_000, "petri:jobshop/": 4_000_000, "petri:": 8_000_000}
 """Env steps to train for where nobody says, by how the env's name begins."""
 
 
@@ -67,8 +67,8 @@ class TrainConfig:
     env_options: tyro.conf.Suppress[dict[str, Any]] = field(default_factory=dict)
     """The env's own options."""
     total_steps: int | None = None
-    """Stop after this many env steps (rounded up to whole updates). Default: 50 million for cage2, 8 million
-    for timed nets, else 1 million."""
+    """Stop after this many env steps (rounded up to whole updates). Default: 50 million for cage2, 4 million
+    for job shops, 8 million for other timed nets, else 1 million."""
     total_episodes: int | None = None
     """Stop after this many episodes instead."""
     num_envs: int = 512

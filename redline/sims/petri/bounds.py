@@ -105,7 +105,9 @@ def _idle_start(plan: Plan, robot: Robot, present: list[tuple[tuple[Stage, ...],
     if len(firsts) < len(present):
         return robot.travel  # it waits until somebody else has brought it a wafer
     wafers = sum(count for _, count in present)
-    slots = sum(plan.device.stations[name].capacity or wafers for name in {name for stage in firsts for name in stage.at})
+    slots = sum(
+        plan.device.stations[name].capacity or wafers for name in {name for stage in firsts for name in stage.at}
+    )
     soonest = robot.hop + min(stage.process_time for stage in firsts)
     busy = min(wafers, slots + plan.options.arms) * robot.pick + min(wafers, slots) * robot.place
     return max(0, soonest - busy)
