@@ -12,9 +12,8 @@ from rich.table import Table
 
 from redline.cli.console import err, out, print_json
 from redline.cli.options import Output
+from redline.cli.petri import require_files, write_files
 from redline.errors import RedlineError
-
-PICTURES = (".png", ".svg", ".html")
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,6 @@ class Nets:
             raise RedlineError(
                 f"--solve-seconds {self.solve_seconds:g} cannot be searched. Try 10, or 0 for no search."
             )
-        if self.gantt is not None and self.gantt.suffix not in PICTURES:
-            raise RedlineError(f"A chart is drawn as {', '.join(PICTURES)}, not as {self.gantt.name!r}. Try gantt.png.")
 
 
 def eval_net(name: str, rule: str | None, nets: Nets, seed: int, output: Output) -> int:
@@ -50,7 +47,7 @@ def eval_net(name: str, rule: str | None, nets: Nets, seed: int, output: Output)
     from redline.sims.petri.instances import parse_petri
     from redline.sims.petri.rules import rule_actions
 
-    _check(nets)
+    require_files(nets.export, nets.gantt)
     instance = parse_petri(name)
     if rule is not None:
         results = [result_of(rule, instance, rule_actions(instance, rule))]
@@ -66,7 +63,7 @@ def eval_run(trained: Any, about: dict[str, Any], nets: Nets, seed: int, output:
     from redline.evaluate.petri import play_policy, play_rules, require_fit
     from redline.sims.petri.instances import parse_petri
 
-    _check(nets)
+    require_files(nets.export, nets.gantt)
     config = trained.config
     options = {} if nets.env is not None else config.env_options
     instance = parse_petri(nets.env or config.env, **options)
@@ -74,16 +71,6 @@ def eval_run(trained: Any, about: dict[str, Any], nets: Nets, seed: int, output:
     ours, samples = play_policy(trained.policy, instance, nets.samples, seed)
     results = [*ours, *play_rules(instance), *_solved(instance, nets, seed, output)]
     return _finish({**about, "env": instance.name}, instance, results, ours, samples, nets, output)
-
-
-def _check(nets: Nets) -> None:
-    from redline.sims.petri.schedule import require_format
-
-    if nets.export is not None:
-        require_format(nets.export)
-    for path in filter(None, (nets.export, nets.gantt)):
-        if not path.absolute().parent.is_dir():
-            raise RedlineError(f"{path} cannot be written: there is no folder {path.parent}.")
 
 
 def _solved(instance: Any, nets: Nets, seed: int, output: Output) -> list[Any]:
@@ -116,28 +103,16 @@ def _finish(
 
     rows = [result.to_json(instance) for result in results]
     best = best_of(candidates)
-    _write(best.schedule, rows, nets)
+    written = write_files(best.schedule, nets.export, nets.gantt, rows)
     facts = {"lower_bound": instance.lower_bound, "optimum": instance.optimum, "best": best.to_json(instance)}
     if output.json:
         drawn = {} if samples is None else {"samples": samples.to_json()}
         print_json({**about, **facts, **drawn, "results": rows})
         return 0
     print_results(instance, rows, None if samples is None else samples.to_json())
-    for path in filter(None, (nets.export, nets.gantt)):
+    for path in written:
         out.print(f"Written: {path} ({best.player})", soft_wrap=True, markup=False)
     return 0
-
-
-def _write(schedule: Any, rows: list[dict[str, Any]], nets: Nets) -> None:
-    from redline.report.gantt import write_gantt
-    from redline.report.petri import write_schedule, write_schedule_page
-
-    if nets.export is not None:
-        write_schedule(schedule, nets.export)
-    if nets.gantt is not None and nets.gantt.suffix == ".html":
-        write_schedule_page(schedule, nets.gantt, rows)
-    elif nets.gantt is not None:
-        write_gantt(schedule, nets.gantt)
 
 
 def print_results(instance: Any, rows: list[dict[str, Any]], samples: dict[str, Any] | None) -> None:

@@ -11,6 +11,7 @@ import tyro
 
 from redline.cli.console import err, out, print_json
 from redline.cli.options import Output, parse
+from redline.cli.petri import require_files, write_files
 from redline.errors import RedlineError
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Solve:
     """Seed of the search; with one worker a search that is not cut short repeats exactly."""
     export: Path | None = None
     """Write the schedule to this file, as .json (which `redline verify petri --schedule` plays again) or .csv."""
+    gantt: Path | None = None
+    """Draw the schedule as .png (needs the plot extra), as .svg, or as a page in .html."""
     output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
 
     def __post_init__(self) -> None:
@@ -54,7 +57,6 @@ def run(arguments: list[str]) -> int:
     command = parse("solve", Solve, arguments)
     instance = _instance(command)
     from redline.envs.petri import announce_compilation
-    from redline.report.petri import write_schedule
     from redline.sims.petri import kernel
     from redline.solve import solve
 
@@ -65,22 +67,17 @@ def run(arguments: list[str]) -> int:
         print_json(_facts(command, instance, solution))
     else:
         _print(instance, solution)
-    if command.export is not None:
-        write_schedule(solution.schedule, command.export)
+    write_files(solution.schedule, command.export, command.gantt)
     return 130 if solution.interrupted else 0
 
 
 def _instance(command: Solve) -> Instance:
     """The net to solve, and all that can be refused before a long search."""
     from redline.sims.petri.instances import EXAMPLES, PREFIX, parse_petri
-    from redline.sims.petri.schedule import require_format
 
     if not command.net.startswith(PREFIX):
         raise RedlineError(f"Only nets can be solved, and {command.net!r} is none. Try {EXAMPLES[0]} or {EXAMPLES[1]}.")
-    if command.export is not None:
-        require_format(command.export)
-        if not command.export.parent.is_dir():
-            raise RedlineError(f"{command.export} cannot be written: there is no folder {command.export.parent}.")
+    require_files(command.export, command.gantt)
     return parse_petri(command.net)
 
 

@@ -18,7 +18,9 @@ import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from redline.sims.unfinished import RuleCompiler, widened
+QUICK = numba.__version__.startswith("0.68.")
+"""Whether rules can be left unfinished until the kernel is compiled, which takes apart how this version of Numba works.
+Others do the same in twice the time."""
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -59,6 +61,10 @@ def apart(function: Callable[..., Any]) -> Any:
 def _inner(function: Callable[..., Any], **more: Any) -> Any:
     # leaving forceinline out is not the same as False: it lets LLVM choose, and everything apart is half as fast
     bare: dict[str, Any] = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    if not QUICK:
+        return numba.njit(nogil=True, error_model="numpy", **bare, **more)(function)
+    from redline.sims.unfinished import RuleCompiler, widened
+
     jit: Any = numba.njit(nogil=True, error_model="numpy", pipeline_class=RuleCompiler, **bare, **more)
     compiled: Any = jit(function)
     if isinstance(compiled, Dispatcher):  # not under NUMBA_DISABLE_JIT

@@ -15,7 +15,6 @@ from redline.sims.petri.instances import Instance
 from redline.sims.petri.job_shop import JobShop, find_shop
 from redline.sims.petri.replay import play_script
 from redline.sims.petri.schedule import Schedule
-from redline.sims.petri.tables import NONE
 from redline.solve.cluster_tool import ToolProblem
 from redline.solve.cp_sat import Problem, Progress, search
 from redline.solve.job_shop import ShopProblem
@@ -115,13 +114,7 @@ def solve_problem(
 def _played(problem: Problem[Any], times: Any, turbo: bool) -> Schedule:
     """The schedule as the kernel plays it. What CP-SAT promises must come true to the second."""
     script, promised = problem.script(times), problem.makespan_of(times)
-    closing = [
-        promised,
-        NONE,
-        0,
-        NONE,
-    ]  # never played: with it the kernel lets go on by itself what ends at the very end
-    played = play_script(problem.net, np.array([*script, closing]), turbo)
+    played = play_script(problem.net, np.array(script), turbo)
     if (played.outcome, played.lines, played.makespan) != ("done", len(script), promised):
         raise RuntimeError(
             f"The schedule found for {problem.name} should end at {promised}, but the kernel plays {played.lines} of "

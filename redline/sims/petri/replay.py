@@ -72,6 +72,18 @@ def first_row(net, token):
     return net.lists[net.constants[0].token_rows + token]
 
 
+@inlined
+def finish_by_itself(net, state, i):
+    """Let everything happen that still will with nobody choosing."""
+    env = state.envs[i]
+    while env.outcome == RUNNING:
+        run_by_itself(net, state, i)
+        until = next_event(net, state, i)
+        if env.outcome != RUNNING or until == FAR:
+            return
+        advance(net, state, i, until)
+
+
 @compiled
 def follow(net, state, i, script):
     """Play a script int32 [lines, 4] of time, token, transition and step of the route. Returns the lines played.
@@ -92,8 +104,7 @@ def follow(net, state, i, script):
             return n
         fire(net, state, i, t)
         judge(net, state, i)
-    while state.envs[i].outcome == RUNNING and next_event(net, state, i) != FAR:
-        wait_until(net, state, i, next_event(net, state, i))
+    finish_by_itself(net, state, i)
     return script.shape[0]
 
 
