@@ -82,6 +82,7 @@ LOOKS = {
     "loss": Look("green"),
     "backward": Look("violet"),
     "optimizer step": Look("green", 0.5),
+    "imitation": Look("blue", 0.5),
     "gathering and metrics": Look("violet", 0.5),
     "Logging and checkpoints": Look("red"),
     UNACCOUNTED: Look("ink"),
