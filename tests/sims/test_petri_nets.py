@@ -35,7 +35,16 @@ from redline.sims.petri.job_shop import JobShop, Shop, build_coloured_shop, buil
 from redline.sims.petri.net import Net, Place, Rules, Step, Transition
 from redline.sims.petri.pnml import PnmlNet, build_pnml, read_pnml, write_pnml
 from redline.sims.petri.reachability import explore
-from redline.sims.petri.replay import Hops, Recording, load_recording, play_script, read_hops, script_of, verify
+from redline.sims.petri.replay import (
+    Hops,
+    Recording,
+    load_recording,
+    play_script,
+    read_firings,
+    read_hops,
+    script_of,
+    verify,
+)
 from redline.sims.petri.rules import (
     DISPATCHING,
     Dispatcher,
@@ -45,6 +54,7 @@ from redline.sims.petri.rules import (
     insert_without_waiting,
     insertion_makespan,
 )
+from redline.sims.petri.schedule import Schedule
 from redline.sims.petri.state import OUTCOMES, new_finals, new_state
 from redline.sims.petri.tables import NONE, tabulate
 
@@ -602,3 +612,35 @@ def test_a_file_that_is_no_schedule_is_refused(tmp_path, text):
     (tmp_path / "bad.json").write_text(text)
     assert "is not a schedule" in complaint(lambda: load_recording(tmp_path / "bad.json"))
     assert "There is no schedule at" in complaint(lambda: load_recording(tmp_path / "none.json"))
+
+
+# What is promised of rewards, bounds and endings
+
+
+def test_holding_is_limited_whenever_it_would_cost_nothing():
+    assert parse_petri("cluster/J-0?wafers=12").optimum == 2330
+    assert parse_petri("cluster/J-0?wafers=12&reward=progress").optimum == 2330
+    assert parse_petri("cluster/J-0?wafers=12&reward=ct_dense").optimum is None
+    assert parse_petri("cluster/J-0?wafers=12&hold=soft").optimum is None
+
+
+def test_a_two_armed_robot_may_be_at_work_all_the_time():
+    """It picks two, places two: 40 s for two wafers that need no processing."""
+    route = Route("quick", ((Stage(("PM1", "PM2"), 0),),), "single")
+    assert tool_bound(plan_tool(ClusterTool(device="single", wafers=2, arms=2, hold="soft"), route)) <= 40
+
+
+@pytest.mark.parametrize("buffers", ["blocking", "no_wait"])
+def test_a_schedule_that_ends_by_itself_can_be_played_again(buffers, tmp_path):
+    (tmp_path / "flow.txt").write_text("2 2\n0 3 1 2\n0 2 1 4\n")
+    name = f"petri:jobshop/{tmp_path / 'flow.txt'}?buffers={buffers}"
+    instance = parse_petri(name)
+    game = Game(instance.net, log_size=1000)
+    while game.running:
+        game.step(int(np.flatnonzero(game.mask[0])[0]))
+    outcome = OUTCOMES[game.state.envs[0].outcome]
+    log = game.state.log[0, : game.state.envs[0].fired]
+    schedule = Schedule(name, instance.net, game.clock, outcome, log)
+    verdict = verify(read_firings(schedule.to_json()))
+    assert (verdict.outcome, verdict.makespan) == ("done", game.clock)
+    assert verdict.played.firings.tolist() == log.tolist()
