@@ -43,6 +43,7 @@ INNER = {
     ("collect", "policy", "sample"): 0.05, ("collect", "record"): 0.04, ("collect", "wait"): 0.1,
     ("learn", "gae"): 0.01, ("learn", "batch"): 0.03, ("learn", "gradient"): 0.15,
     ("learn", "gradient", "loss"): 0.08, ("learn", "gradient", "backward"): 0.06, ("learn", "optimizer"): 0.03,
+    ("learn", "imitate"): 0.01,
 }  # fmt: skip
 
 
