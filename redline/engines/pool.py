@@ -84,8 +84,9 @@ class Processes:
         return answer
 
     def _death(self, worker: int) -> Death:
-        process = self._processes[worker]
-        process.join(1.0)
+        process, pool = self._processes[worker], self._pools[worker]
+        assert pool is not None
+        pool.shutdown()  # its thread reads the exit code; whoever reads beside it finds an empty pipe and says 255
         how = self._hung.get(worker) or how_it_ended(process.exitcode)
         env, during, step, action = self._status[worker].doing
         seed = None if env is None else self._supervisor.seeds[env]
