@@ -57,6 +57,7 @@ class Oracle:
         self.work = dict.fromkeys(self.place, 0)
         self.booked: dict[str, Transition] = {}  # robot: what it fires as soon as it is free
         self.released, self.gate_opens, self.idle, self.steps = 0, 0, 0, 0
+        self.was_late = False
         types = iter(self.net.token_types)
         number = 0
         for place in self.net.places:
@@ -64,7 +65,7 @@ class Oracle:
                 token = Token(number, next(types) if self.net.routes else 0, ready=place.min_stay)
                 self.where[place.name].append(token)
                 number += 1
-        names = ("time", "processing", "overstay", "hold", "idle", "arrived", "moved", "scrap")
+        names = ("time", "processing", "overstay", "hold", "idle", "arrived", "scrap", "late")
         self.account = dict.fromkeys(names, 0)
         self._check_end()
         self._settle()
@@ -336,7 +337,6 @@ class Oracle:
                 [token] = next(iter(firing.tokens.values()))
                 stay = self.net.routes[token.route][token.step].stay
                 token.step, token.moving, token.entered, token.ready = token.step + 1, False, self.now, self.now + stay
-                self.account["moved"] += 1
                 self.where[name].append(token)
             else:
                 stay = self.place[name].min_stay
@@ -400,7 +400,8 @@ class Oracle:
         self._check_end()
 
     def _charge(self, second: int) -> None:
-        """One second of the dense reward's rates, the obvious way."""
+        """One second of what is paid by the second, the obvious way."""
+        self.account["late"] += sum(second >= deadline for deadline, _, _ in self._deadlines())
         for name, tokens in self.where.items():
             place = self.place[name]
             for token in tokens:
@@ -417,11 +418,15 @@ class Oracle:
         if self._scrap() and self.finished() + len(self._scrap()) == sum(self.net.goal.values()):
             self.outcome = "scrap"
         elif self.net.goal and all(len(self.where[name]) >= count for name, count in self.net.goal.items()):
-            self.outcome = "done"
-        elif any(deadline < self.now for deadline, _, _ in self._deadlines()):
+            self.outcome = "scrap" if self.was_late else "done"
+        elif not self.net.rules.lenient and self._somebody_is_late():
             self.outcome = "scrap"
         elif self.net.horizon is not None and self.now >= self.net.horizon:
             self.outcome = "time limit"
+        self.was_late = self.was_late or self._somebody_is_late()
+
+    def _somebody_is_late(self) -> bool:
+        return any(deadline < self.now for deadline, _, _ in self._deadlines())
 
     def _scrap(self) -> list[Token]:
         return self.where.get(self.net.rules.scrap_place or "", [])
@@ -441,19 +446,21 @@ class Oracle:
             return 0.0
         goal, rules, account = sum(self.net.goal.values()), self.net.rules, self.account
         gone = len(self._scrap())
-        failed = self.outcome == "deadlock" or (self.outcome == "scrap" and not rules.scrap_place)
+        if rules.lenient:
+            late = 2.0 * account["late"] / (rules.lower_bound or 1) + (0.03 if self.outcome == "scrap" else 0.0)
+            return self._timely(goal, gone, self.outcome == "deadlock") - late
+        return self._timely(
+            goal, gone, self.outcome == "deadlock" or (self.outcome == "scrap" and not rules.scrap_place)
+        )
+
+    def _timely(self, goal: int, gone: int, failed: bool) -> float:
+        rules, account = self.net.rules, self.account
         if rules.reward == "makespan":
             bound = rules.lower_bound or self.net.horizon or 1
             reward = account["arrived"] / goal - account["time"] / bound
             if failed:
                 reward -= 2 + 2 * (goal - self.finished() - gone) / goal
             return reward - 4 * account["scrap"] / goal
-        if rules.reward == "progress":
-            ways = sum(len(self.net.routes[kind]) for kind in self.net.token_types) or goal
-            moved = account["moved"] if self.net.routes else account["arrived"]
-            reward = 6 * moved / ways - account["time"] / (rules.lower_bound or self.net.horizon or 1)
-            reward -= 2 * account["scrap"] / goal
-            return reward - 2 if failed else reward
         reward = (
             -10.0 * account["time"] + 5.0 * account["processing"] - 4.0 * account["overstay"] - 6.0 * account["hold"]
         )

@@ -617,9 +617,17 @@ def test_a_file_that_is_no_schedule_is_refused(tmp_path, text):
 # What is promised of rewards, bounds and endings
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [("stop_on_scrap=off", "either scrapped or late"), ("reward=ct_dense", "has no price for being late")],
+)
+def test_leniency_that_makes_no_sense_is_refused(options, words):
+    assert words in complaint(lambda: parse_petri(f"cluster/S-0?lenient=on&{options}"))
+
+
 def test_holding_is_limited_whenever_it_would_cost_nothing():
     assert parse_petri("cluster/J-0?wafers=12").optimum == 2330
-    assert parse_petri("cluster/J-0?wafers=12&reward=progress").optimum == 2330
+    assert parse_petri("cluster/J-0?wafers=12&lenient=on").optimum == 2330
     assert parse_petri("cluster/J-0?wafers=12&reward=ct_dense").optimum is None
     assert parse_petri("cluster/J-0?wafers=12&hold=soft").optimum is None
 

@@ -148,11 +148,12 @@ class ClusterTool:
     """Two arms: one more action per robot and chamber, which takes the wafer there out and puts in the one it holds."""
     stop_on_scrap: bool = True
     """A scrapped wafer ends the episode; if off, it is taken out and counted, and the others go on."""
+    lenient: bool = False
+    """To learn by: a wafer past its deadline costs reward by the second; only at its end does the episode count as scrap."""
     clock: str = "event"
     """event (robots work at once), serial (one move at a time) or lockstep (moves begin together, a wait ends them)."""
     reward: str = "makespan"
-    """makespan (a completed episode returns 1 - makespan / lower bound), progress (6 - makespan / lower bound, paid step by
-    step along the routes) or ct_dense."""
+    """makespan (a completed episode returns 1 - makespan / lower bound) or ct_dense."""
     horizon: int = 0
     """Time limit in seconds; 0 is five times the lower bound."""
     layout: str = "tool"
@@ -483,6 +484,7 @@ def _rules(plan: Plan, bound: int) -> Rules:
         skip_forced_waits=options.skip_forced_waits,
         clock=options.clock,
         scrap_place=None if options.stop_on_scrap else SCRAP,
+        lenient=options.lenient,
         wip_limit=_wip_limit(plan),
         release_intervals=intervals,
         reward=options.reward,

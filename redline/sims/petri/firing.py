@@ -175,7 +175,6 @@ def hand_over(net, state, i, p, k):
     stay = net.steps[token.row].stay
     link(state, i, p, k)
     token.row += 1
-    env.moved += 1
     token.moving = 0
     token.entered = env.clock
     token.ready = env.clock + stay
@@ -233,7 +232,9 @@ def next_of_token(clock, ready, limit):
         return ready
     if limit == NONE:
         return FAR
-    return ready + limit if ready + limit > clock else clock + 1
+    if ready + limit > clock:
+        return ready + limit
+    return clock + 1 if ready + limit == clock else FAR
 
 
 @inlined
@@ -260,6 +261,8 @@ def advance(net, state, i, until):
     elapsed = until - env.clock
     if net.constants[0].reward == CT_DENSE:
         integrate(net, state, i, until)
+    if has_extras(net) and net.constants[0].lenient:
+        env.late += seconds_late(net, state, i, until)
     if env.idle < limit and env.idle + elapsed >= limit:
         env.idled = 1
     env.clock = until
@@ -270,6 +273,18 @@ def advance(net, state, i, until):
     if has_extras(net) and net.constants[0].swaps < net.constants[0].swaps_end:
         begin_booked(net, state, i)
     judge(net, state, i)
+
+
+@apart
+def seconds_late(net, state, i, until):
+    """Seconds up to `until` that tokens spend past their deadlines."""
+    late = 0
+    for k in range(state.tokens.shape[1]):
+        token = state.tokens[i, k]
+        deadline = net.places[token.place].deadline
+        if deadline != NONE and not token.moving:
+            late += max(0, until - max(token.ready + deadline, state.envs[i].clock))
+    return late
 
 
 @apart
@@ -338,13 +353,15 @@ def judge(net, state, i):
     if has_extras(net) and net.constants[0].scrap_place != NONE:
         discard_overdue(net, state, i)
     if net.constants[0].goal > 0 and env.finished + env.gone == net.constants[0].goal:
-        env.outcome = DONE if env.gone == 0 else SCRAPPED
+        env.outcome = DONE if env.scrapped == NONE else SCRAPPED
         return
     scrapped = overdue(net, state, i)
     if scrapped != NONE:
         env.scrapped = scrapped
-        env.outcome = SCRAPPED
-    elif env.clock >= net.constants[0].horizon:
+        if not (has_extras(net) and net.constants[0].lenient):
+            env.outcome = SCRAPPED
+            return
+    if env.clock >= net.constants[0].horizon:
         env.outcome = OUT_OF_TIME
 
 

@@ -75,8 +75,7 @@ class JobShop:
     skip_forced_waits: bool = True
     """Go on by itself while nothing can be done."""
     reward: str = "makespan"
-    """makespan (a completed episode returns 1 - makespan / lower bound), progress (6 - makespan / lower bound, paid step by
-    step along the routes) or ct_dense."""
+    """makespan (a completed episode returns 1 - makespan / lower bound) or ct_dense."""
     horizon: int = 0
     """Time limit; 0 is five times the lower bound."""
     layout: str = "jobs"

@@ -25,12 +25,12 @@ from redline.sims.petri.state import (
     RUNNING,
     SCRAPPED,
 )
-from redline.sims.petri.tables import FAR, MAKESPAN, NONE, PROCESS, PROGRESS, ROBOT
+from redline.sims.petri.tables import FAR, MAKESPAN, NONE, PROCESS, ROBOT
 from redline.sims.rng import uniform
 from redline.sims.speed import apart, inlined, kernel, rule
 
 FAILURE, UNFINISHED = 2.0, 2.0
-WAY = 6.0
+LATE, LATE_ONCE = 2.0, 0.03  # a second past a deadline costs as much as two of the makespan, and the first one more
 TIME, PROCESSING, OVERSTAY, HOLD = -10.0, 5.0, -4.0, -6.0  # per second
 WAFER_DONE, ALL_DONE, SCRAP, IDLE, TIME_LIMIT = 500.0, 3000.0, -4000.0, -1000.0, -100.0
 
@@ -198,7 +198,7 @@ def swap(net, state, i, j):
 @inlined
 def open_step(env):
     """Nothing has happened yet that the next step pays for."""
-    env.elapsed = env.processing = env.overstaying = env.holding = env.arrived = env.moved = env.idled = env.lost = 0
+    env.elapsed = env.processing = env.overstaying = env.holding = env.arrived = env.idled = env.lost = env.late = 0
 
 
 @inlined
@@ -222,7 +222,7 @@ def play(net, state, i, action, mask):
 def failed(constants, env):
     """Whether the episode ended short of its goal, and that has not been paid for."""
     if env.outcome == SCRAPPED:
-        return constants.scrap_place == NONE
+        return constants.scrap_place == NONE and not constants.lenient
     return env.outcome == DEADLOCKED or env.outcome == LIVELOCKED or env.outcome == OVERFLOWED
 
 
@@ -231,6 +231,14 @@ def score(constants, env):
     """What this step pays."""
     if constants.goal == 0:
         return 0.0
+    if constants.lenient:
+        return timely(constants, env) - LATE * env.late / constants.lower_bound - LATE_ONCE * (env.outcome == SCRAPPED)
+    return timely(constants, env)
+
+
+@inlined
+def timely(constants, env):
+    """What this step pays, lateness aside."""
     if constants.reward == MAKESPAN:
         reward = env.arrived / constants.goal - env.elapsed / constants.lower_bound
         if failed(constants, env):
@@ -238,11 +246,6 @@ def score(constants, env):
         if env.lost > 0:  # losing all of them costs as much as failing at once
             reward -= (FAILURE + UNFINISHED) * env.lost / constants.goal
         return reward
-    if constants.reward == PROGRESS:
-        moved = env.moved if constants.identity else env.arrived
-        reward = WAY * moved / constants.moves - env.elapsed / constants.lower_bound
-        reward -= FAILURE * env.lost / constants.goal
-        return reward - FAILURE if failed(constants, env) else reward
     reward = TIME * env.elapsed + PROCESSING * env.processing + OVERSTAY * env.overstaying + HOLD * env.holding
     reward += WAFER_DONE * env.arrived + IDLE * env.idled + SCRAP * env.lost
     if env.outcome == DONE:

@@ -16,7 +16,7 @@ KINDS = ("plain", "source", "process", "buffer", "robot", "sink", "machine")
 """What a place stands for; only observations, the dense reward and the guards care."""
 OVERSTAYS = ("ignore", "penalty", "fail")
 GUARDS = ("release", "lookahead", "free_slot", "least_used", "arm_lock")
-REWARDS = ("makespan", "progress", "ct_dense")
+REWARDS = ("makespan", "ct_dense")
 LAYOUTS = ("places", "tool", "jobs", "graph")
 CLOCKS = ("event", "serial", "lockstep")
 NEXT = 0
@@ -116,6 +116,8 @@ class Rules:
     together are a round, and a wait ends it: all of them end before anything else begins)."""
     scrap_place: str | None = None
     """Where a token goes that overstays; without such a place the episode ends."""
+    lenient: bool = False
+    """A token that overstays stays and costs by the second; the episode goes on, but counts as scrapped at its end."""
     wip_limit: int | None = None
     release_intervals: tuple[int, ...] = ()
     reward: str = "makespan"
@@ -259,6 +261,7 @@ def check_rules(net: Net) -> None:
         check_known("place for scrap:", rules.scrap_place, [place.name for place in net.places])
         if not net.routes:
             raise RedlineError(f"The net {net.name!r} only counts its tokens, so none can be scrapped alone.")
+    check_lenient(net)
     if rules.layout == "graph" and rules.observe_clock:
         raise RedlineError("A graph has numbers for places only, not for the clock. Leave observe_clock off.")
     if any(wait < 0 for wait in rules.waits):
@@ -269,6 +272,19 @@ def check_rules(net: Net) -> None:
         raise RedlineError(f"A release interval of {min(rules.release_intervals)} is in the past. Give 0 or more.")
     if rules.lower_bound is not None and rules.lower_bound < 1:
         raise RedlineError(f"A lower bound of {rules.lower_bound} cannot scale a reward. Give it 1 or more.")
+
+
+def check_lenient(net: Net) -> None:
+    """Lateness is priced token by token, in the currency of the makespan."""
+    rules = net.rules
+    if not rules.lenient:
+        return
+    if not net.routes:
+        raise RedlineError(f"The net {net.name!r} only counts its tokens, so it cannot be lenient with one of them.")
+    if rules.scrap_place is not None:
+        raise RedlineError("A wafer that overstays is either scrapped or late. Try lenient=on with stop_on_scrap=on.")
+    if rules.reward == "ct_dense":
+        raise RedlineError("The reward ct_dense has no price for being late. Try lenient=on with reward=makespan.")
 
 
 def check_routes(net: Net) -> None:

@@ -41,9 +41,9 @@ ENV = np.dtype(
         ("overstaying", np.int32),
         ("holding", np.int32),
         ("arrived", np.int32),
-        ("moved", np.int32),  # tokens that went a step further on their route
         ("idled", np.int32),
         ("lost", np.int32),  # tokens scrapped
+        ("late", np.int32),  # seconds past deadlines, summed over tokens
     ],
     align=True,
 )

@@ -25,7 +25,7 @@ from redline.sims.petri.net import (
 PLAIN, SOURCE, PROCESS, BUFFER, ROBOT, SINK, MACHINE = range(len(KINDS))
 IGNORE, PENALTY, FAIL = range(len(OVERSTAYS))
 RELEASE, LOOKAHEAD, FREE_SLOT, LEAST_USED, ARM_LOCK = (1 << k for k in range(len(GUARDS)))
-MAKESPAN, PROGRESS, CT_DENSE = range(len(REWARDS))
+MAKESPAN, CT_DENSE = range(len(REWARDS))
 PLACES, TOOL, JOBS, GRAPH = range(len(LAYOUTS))
 EVENT, SERIAL, LOCKSTEP = range(len(CLOCKS))
 FAR = 1 << 30
@@ -93,12 +93,12 @@ CONSTANTS = np.dtype(
         ("horizon", np.int32),
         ("max_steps", np.int32),
         ("goal", np.int32),  # tokens wanted in all
-        ("moves", np.int32),  # steps of all routes, or tokens wanted where they are counted
         ("urgent_wait", np.int32),
         ("skip_forced_waits", np.int32),
         ("non_delay", np.int32),
         ("clock", np.int32),
         ("scrap_place", np.int32),  # NONE where scrap ends the episode
+        ("lenient", np.int32),
         ("wip_limit", np.int32),
         ("reward", np.int32),
         ("lower_bound", np.int32),
@@ -177,7 +177,8 @@ def tabulate(net: Net) -> tuple[Tables, Sizes]:
 def _extras(net: Net) -> tuple[int, ...]:
     """How long a tuple is belongs to its type: kernels are compiled for nets with and without extras apart."""
     rules = net.rules
-    rare = rules.clock != "event" or rules.scrap_place is not None or bool(net.swaps) or rules.layout == "graph"
+    kinder = rules.scrap_place is not None or rules.lenient
+    rare = kinder or rules.clock != "event" or bool(net.swaps) or rules.layout == "graph"
     return (1,) if rare else ()
 
 
@@ -326,9 +327,8 @@ def _constants(net: Net, cells: int, operations: np.recarray) -> tuple[int, ...]
     return (
         bool(net.routes), len(net.actions) - len(rules.waits),
         FAR if net.horizon is None else net.horizon, FAR if net.max_steps is None else net.max_steps, goal,
-        sum(len(net.routes[kind]) for kind in net.token_types) or goal,
         FAR if rules.urgent_wait is None else rules.urgent_wait, rules.skip_forced_waits, rules.non_delay,
-        CLOCKS.index(rules.clock), _scrap_place(net),
+        CLOCKS.index(rules.clock), _scrap_place(net), rules.lenient,
         FAR if rules.wip_limit is None else rules.wip_limit, REWARDS.index(rules.reward),
         rules.lower_bound or net.horizon or 1, LAYOUTS.index(rules.layout), rules.observe_clock,
         bool(rules.release_intervals), max([*stays, *durations]) + IDLE_SECONDS, cells,
