@@ -350,9 +350,9 @@ def test_a_wip_limit_is_kept():
 
 
 def test_derived_intervals_are_fast_and_slow_around_cleaning():
-    assert derived_intervals(plan_tool(ClusterTool("S-1", wafers=6))) == (300,)
+    assert build_tool(ClusterTool("S-1", wafers=6, gate="derived")).rules.release_intervals == (300,)
     plan = plan_tool(ClusterTool("3-2", wafers=14, cleaning=True))
-    assert derived_intervals(plan) == (*[267] * 5, 587, *[267] * 5, 587, 267, 267)
+    assert derived_intervals(plan, plan.types) == (*[267] * 5, 587, *[267] * 5, 587, 267, 267)
 
 
 def test_the_rule_of_tm1_needs_no_policy():
