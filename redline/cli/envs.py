@@ -12,6 +12,7 @@ import tyro
 
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, parse
+from redline.errors import RedlineError, unknown
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,11 @@ class Envs:
     """List the envs Redline ships, with their options, the other names that work, and the engines."""
 
     env: tyro.conf.Positional[str] = ""
-    """Show this env only."""
+    """Show this env only; `petri` lists the nets that have a name, `petri:…` shows one of them."""
+    states: bool = False
+    """Count all markings that a net without time can reach: redline envs petri:FILE.pnml --states"""
+    most: int | None = None
+    """Give up counting after so many markings; by default after as many as fit into 4 GB."""
     seed: int = 0
     """Accepted by every command; a list draws nothing at random."""
     output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
@@ -29,9 +34,16 @@ def run(arguments: list[str]) -> int:
     """Parse and list."""
     from redline.engines import ENGINES
     from redline.envs import ENVS, OTHERS
-    from redline.errors import unknown
 
     command = parse("envs", Envs, arguments)
+    if command.most is not None and command.most < 1:
+        raise RedlineError(f"--most {command.most} markings are none to count. Try --most 10000000.")
+    if command.env.startswith("petri:"):
+        from redline.cli.petri import show_net
+
+        return show_net(command.env, command.states, command.most, command.output)
+    if command.states:
+        raise RedlineError("--states counts the markings of one net. Try: redline envs petri:FILE.pnml --states")
     if command.env == "petri":
         from redline.cli.petri import list_nets
 

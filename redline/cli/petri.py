@@ -121,6 +121,47 @@ def list_nets(output: Output) -> int:
     return 0
 
 
+def show_net(name: str, states: bool, most: int | None, output: Output) -> int:
+    """Print how large a net is and, where asked for, how many markings it reaches."""
+    from redline.sims.petri.instances import parse_petri
+    from redline.sims.petri.tables import tabulate
+
+    instance = parse_petri(name)
+    net, sizes = instance.net, tabulate(instance.net)[1]
+    arcs = sum(len(transition.inputs) + len(transition.outputs) for transition in net.transitions)
+    facts: dict[str, Any] = {
+        "name": instance.name,
+        "places": len(net.places),
+        "transitions": len(net.transitions),
+        "arcs": arcs,
+        "tokens": sum(place.tokens for place in net.places),
+        "actions": sizes.actions,
+        "observed_numbers": sizes.observation,
+        "lower_bound": instance.lower_bound,
+        "optimum": instance.optimum,
+    }
+    if states:
+        facts |= _count_states(net, most)
+    if output.json:
+        print_json(facts)
+        return 0
+    for what, number in facts.items():
+        if number is not None:
+            shown = f"{number:,}" if isinstance(number, int) else str(number)
+            out.print(f"{what.replace('_', ' '):<18}{shown}", soft_wrap=True, markup=False)
+    return 0
+
+
+def _count_states(net: Any, most: int | None) -> dict[str, int]:
+    from redline.envs.petri import announce_compilation
+    from redline.sims.petri.reachability import expand, explore, require_no_time
+
+    require_no_time(net)
+    announce_compilation(expand)
+    found = explore(net, most)
+    return {"states": found.states, "edges": found.edges, "dead_states": found.dead}
+
+
 def _shown(default: Any) -> str:
     if isinstance(default, bool):
         return "on" if default else "off"

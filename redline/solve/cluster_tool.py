@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise, product
+from itertools import chain, combinations, pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,6 +77,11 @@ class ToolProblem(Problem[Hops]):
     def __init__(self, name: str, plan: Plan, net: Net) -> None:
         if plan.options.tm1 == "rule" and "LLA" in plan.device.stations:
             raise RedlineError(f"{name} cannot be solved exactly: tm1=rule takes TM1's choices away. Try tm1=policy.")
+        for option in ("idle_cleaning", "change_cleaning"):
+            if (given := getattr(plan.options, option)) != "off":
+                raise RedlineError(
+                    f"{name} cannot be solved exactly: CP-SAT's model does not have {option}={given}. Try {option}=off."
+                )
         self.plan = plan
         tick = math.gcd(*times_of(plan, net))
         self.kinds = [hops_of(plan, stages, tick) for stages in plan.types]
@@ -160,7 +165,7 @@ class ToolProblem(Problem[Hops]):
     def _first(self, net: Net, tick: int) -> tuple[Hops | None, int]:
         """What a rule finds, and how long that takes; the horizon if it is nothing or takes longer."""
         cleaning = any(place.cleaning for place in self.places.values())
-        limited = net.rules.wip_limit is not None or net.rules.release_intervals or cleaning
+        limited = net.rules.wip_limit is not None or intervals_of(net) or cleaning
         starts = self._one_by_one(net, tick) if limited else self._without_waiting(tick)
         found = self._placed(starts, {})
         longest = self._last(found) if net.horizon is None else net.horizon // tick
@@ -173,7 +178,7 @@ class ToolProblem(Problem[Hops]):
     def _one_by_one(self, net: Net, tick: int) -> list[list[tuple[int, int]]]:
         """Each wafer alone in the tool, released when all is clean and every gate is open."""
         cleaning = max(self._cleaned_for(name) for name in self.places)
-        pause = max((cleaning, *(interval // tick for interval in net.rules.release_intervals)))
+        pause = max((cleaning, *(interval // tick for interval in intervals_of(net))))
         starts: list[list[tuple[int, int]]] = []
         clock = 0
         for hops in self.hops:
@@ -356,12 +361,17 @@ class ToolProblem(Problem[Hops]):
                 for w, h in released
             ]
             self.cp.add_cumulative(spans, [1] * len(spans), rules.wip_limit)
-        if not rules.release_intervals:
-            return
+        if rules.release_intervals:
+            self._space_out(released, rules.release_intervals)
+        for kind, intervals in enumerate(rules.type_intervals):
+            self._space_out([(w, h) for w, h in released if self.plan.wafer_types[w] == kind], intervals)
+
+    def _space_out(self, released: list[Stay], intervals: tuple[int, ...]) -> None:
+        """Keep the least time between one release and the next."""
         for k, ((w, h), (after, its)) in enumerate(pairwise(released)):
             if not self._in_order((w, h), (after, its), 0):
                 raise RedlineError(f"{self.name} cannot be solved exactly: its order of release is open. Try gate=off.")
-            pause = rules.release_intervals[k % len(rules.release_intervals)] // self.tick
+            pause = intervals[k % len(intervals)] // self.tick
             self.cp.add(self.picks[after][its] >= self.picks[w][h] + pause)
 
     def _hops_from(self, w: int, stations: set[str]) -> Iterator[int]:
@@ -466,7 +476,12 @@ def times_of(plan: Plan, net: Net) -> list[int]:
     limits = [place.max_stay or 0 for place in net.places]
     cleanings = [place.cleaning.duration for place in net.places if place.cleaning]
     stays = [stage.process_time for stages in plan.types for stage in stages]
-    return [*robots, *limits, *cleanings, *stays, *net.rules.release_intervals]
+    return [*robots, *limits, *cleanings, *stays, *intervals_of(net)]
+
+
+def intervals_of(net: Net) -> list[int]:
+    """All release intervals, of all types."""
+    return [*net.rules.release_intervals, *chain(*net.rules.type_intervals)]
 
 
 def in_ticks(place: Place, tick: int) -> Place:

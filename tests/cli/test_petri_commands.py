@@ -46,6 +46,16 @@ def test_verify_says_what_is_wrong_and_exits_with_1(tmp_path, capsys):
         (("verify", "petri", "--traces", "x.npz"), "--traces are of cage2"),
         (("verify", "petri", "--schedule", "none.json"), "There is no schedule at none.json"),
         (("verify", "petr"), "Did you mean 'petri'?"),
+        (("envs", "petri:cluster/J-0", "--states"), "has times or routes"),
+        (("envs", "petri", "--states"), "redline envs petri:FILE.pnml --states"),
+        (("envs", "petri:cluster/J-0", "--most", "0"), "Try --most 10000000"),
+        (("envs", "petri:cluster/J-0?idle_cleaning=80"), "Try idle_cleaning=80,30, on or off."),
+        (("solve", "petri:cluster/J-0?idle_cleaning=on"), "Try idle_cleaning=off."),
+        (("solve", "petri:cluster/4-8?change_cleaning=50"), "Try change_cleaning=off."),
+        (
+            ("eval", "petri:cluster/J-0?idle_cleaning=on", "--policy", "insertion"),
+            "does not reckon with idle_cleaning=on",
+        ),
         (("bench", "sim", "petri:cluster/J0"), "Did you mean 'J-0'?"),
     ],
 )
@@ -63,6 +73,15 @@ def test_envs_lists_the_nets(capsys):
     assert {"wafers", "arms"} <= {option["name"] for option in report["options"]["cluster"]}
     assert redline("envs", "petri") == 0
     assert "petri:jobshop/ft06" in capsys.readouterr().out
+
+
+def test_envs_counts_the_markings_of_a_net(capsys):
+    kanban = SCHEDULES.parent / "pnml" / "kanban_2.pnml"
+    assert redline("envs", f"petri:{kanban}", "--states", "--json") == 0
+    report = answer(capsys)
+    assert (report["places"], report["states"], report["edges"], report["dead_states"]) == (16, 4600, 28120, 0)
+    assert redline("envs", "petri:cluster/J-0") == 0
+    assert "2,330" in capsys.readouterr().out
 
 
 def test_bench_measures_both_speeds(capsys):

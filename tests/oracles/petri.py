@@ -56,6 +56,9 @@ class Oracle:
         self.last_entered = dict.fromkeys(self.place, 0)
         self.work = dict.fromkeys(self.place, 0)
         self.booked: dict[str, Transition] = {}  # robot: what it fires as soon as it is free
+        self.emptied = dict.fromkeys(self.place, 0)  # when the latest token left
+        self.visitor: dict[str, int] = {}  # place: type of the latest token that was put there
+        self.releases: list[tuple[int, int]] = []  # (time, type) of every release
         self.released, self.gate_opens, self.idle, self.steps = 0, 0, 0, 0
         self.was_late = False
         types = iter(self.net.token_types)
@@ -166,7 +169,9 @@ class Oracle:
             return False
         others = len(self.where[chamber]) - 1 + self.reserved[chamber]
         return others < (place.capacity or FOREVER) and any(
-            token.ready <= self.now + pick.duration and chamber in self._targets(token, 0, hand)
+            token.ready <= self.now + pick.duration
+            and chamber in self._targets(token, 0, hand)
+            and (place.change_cleaning is None or self.visitor[chamber] == token.route)
             for token in self.where[hand]
             if not token.moving
         )
@@ -182,11 +187,14 @@ class Oracle:
     def enabled(self, transition: Transition) -> bool:
         if transition.resource and any(f.transition.resource == transition.resource for f in self.firings):
             return False
-        if self._taken(transition) is None:
+        tokens = self._taken(transition)
+        if tokens is None:
             return False
         taken = dict(transition.inputs)
         for name, weight in transition.outputs:
             if weight > taken.get(name, 0) and not self._room(name, weight - taken.get(name, 0)):
+                return False
+            if any(not self._clean_for(name, token) for each in tokens.values() for token in each):
                 return False
         return self._guards(transition)
 
@@ -214,13 +222,58 @@ class Oracle:
         fits = capacity is None or len(self.where[name]) + self.reserved[name] + weight <= capacity
         return fits and self.clean_until[name] <= self.now
 
+    # Cleaning of idle chambers, and between types
+
+    def _is_empty(self, name: str) -> bool:
+        return not self.where[name] and self.reserved[name] == 0
+
+    def _change_ends(self, name: str) -> int:
+        """When the clean after the latest token of a place is over, FOREVER if that is there still, 0 without one."""
+        seconds = self.place[name].change_cleaning
+        if seconds is None or name not in self.visitor:
+            return 0
+        return self.emptied[name] + seconds if self._is_empty(name) else FOREVER
+
+    def _clean_for(self, name: str, token: Token) -> bool:
+        return self.visitor.get(name) == token.route or self._change_ends(name) <= self.now
+
+    def _goes_idle(self, name: str) -> int:
+        """When a place will be cleaned for idleness, if nothing is put there before."""
+        rule = self.place[name].idle_cleaning
+        if rule is None or not self._is_empty(name):
+            return FOREVER
+        return max(self.emptied[name], self.clean_until[name], self._change_ends(name)) + rule.after
+
+    def _shut_at(self, name: str, instant: int) -> bool:
+        """Whether a place will be in the middle of a clean for idleness."""
+        rule, begins = self.place[name].idle_cleaning, self._goes_idle(name)
+        return rule is not None and begins <= instant < begins + rule.duration
+
+    def _clean_idle_places(self) -> None:
+        for place in self.net.places:
+            if place.idle_cleaning and self._goes_idle(place.name) <= self.now:
+                self.clean_until[place.name] = self.now + place.idle_cleaning.duration
+
+    # Guards
+
+    def _gate_opens(self, token: Token | None) -> int:
+        """When the next release is due: of anything, or where each type has its own gate, of the token's type."""
+        if token is None or not self.net.rules.type_intervals:
+            return self.gate_opens
+        mine, intervals = self._released_of(token.route), self.net.rules.type_intervals[token.route]
+        return mine[-1] + intervals[(len(mine) - 1) % len(intervals)] if mine else 0
+
+    def _released_of(self, kind: int) -> list[int]:
+        return [time for time, each in self.releases if each == kind]
+
     def _guards(self, transition: Transition) -> bool:
         rules, guards = self.net.rules, transition.guards
         if transition.room_at and not self._room(transition.room_at):
             return False
         if "release" in guards:
             wip = self.released - self.finished() - sum(token.released for token in self._scrap())
-            if self.now < self.gate_opens or (rules.wip_limit is not None and wip >= rules.wip_limit):
+            first = self._taken(transition)[transition.inputs[0][0]][0] if self.net.routes else None  # type: ignore[index]
+            if self.now < self._gate_opens(first) or (rules.wip_limit is not None and wip >= rules.wip_limit):
                 return False
         if not guards or not self.net.routes:
             return True
@@ -228,7 +281,8 @@ class Oracle:
         [token] = self._taken(transition)[origin]  # type: ignore[index]
         if "least_used" in guards and self._offered(token, origin) is not transition:
             return False
-        if "free_slot" in guards and not any(self._room(q) for q in self._targets(token, 1, target)):
+        free = [q for q in self._targets(token, 1, target) if self._room(q) and self._clean_for(q, token)]
+        if "free_slot" in guards and not free:
             return False
         arms = self.place[target].capacity or 1
         if "lookahead" in guards and not self._gets_away(token, 1, target, origin, arms > 1):
@@ -247,11 +301,14 @@ class Oracle:
     def _offered(self, token: Token, hand: str) -> Transition | None:
         """Of the places with room the least used, ties to the first listed."""
         loads = [t for t in self._options(token) if t.inputs[0][0] == hand and self._room(t.outputs[0][0])]
+        loads = [t for t in loads if self._clean_for(t.outputs[0][0], token)]
         return min(loads, key=lambda t: self.uses[t.outputs[0][0]], default=None)
 
     def _gets_away(self, token: Token, ahead: int, hand: str, origin: str, swaps: bool) -> bool:
+        travel = self.net.routes[token.route][token.step].stay
+        arrives = self.now + self._pick_time(origin, hand) + travel if ahead else self.now
         for q in self._targets(token, ahead, hand):
-            if self.clean_until[q] > self.now:
+            if self.clean_until[q] > self.now or not self._clean_for(q, token) or self._shut_at(q, arrives):
                 continue
             if self._room(q):
                 return True
@@ -264,6 +321,10 @@ class Oracle:
             elif not self._circle(carrier, hand, origin):
                 return True
         return False
+
+    def _pick_time(self, origin: str, hand: str) -> int:
+        ways = ((t.inputs[0][0], t.outputs[0][0], t.duration) for t in self.net.transitions)
+        return next(duration for source, target, duration in ways if (source, target) == (origin, hand))
 
     def _carrier(self, name: str) -> str | None:
         """The robot that will take away what stands in a place, or is being put there."""
@@ -309,6 +370,9 @@ class Oracle:
         for name, weight in transition.outputs:
             self.uses[name] += 1
             self.reserved[name] += max(0, weight - given.get(name, 0))
+            if self.net.routes:
+                [token] = next(iter(taken.values()))
+                self.visitor[name] = token.route
         self.idle = 0
         if "release" in transition.guards:
             intervals = self.net.rules.release_intervals
@@ -317,6 +381,7 @@ class Oracle:
             self.released += 1
             for tokens in taken.values():
                 tokens[0].released = True
+                self.releases.append((self.now, tokens[0].route))
         firing = Firing(transition, self.now + transition.duration, taken)
         if transition.duration == 0:
             self._end(firing)
@@ -344,6 +409,7 @@ class Oracle:
         self.account["arrived"] += self.finished() - before
 
     def _count_leaving(self, place: Place, count: int) -> None:
+        self.emptied[place.name] = self.now
         self.left[place.name] += count
         if place.cleaning and self.left[place.name] >= place.cleaning.after_wafers:
             self.left[place.name] = 0
@@ -363,6 +429,13 @@ class Oracle:
         times = [firing.ends for firing in self.firings]
         times += [token.ready for tokens in self.where.values() for token in tokens if not token.moving]
         times += [*self.clean_until.values(), self.gate_opens]
+        times += [time for name in self.place for time in (self._goes_idle(name), self._change_ends(name))]
+        times += [
+            self._gate_opens(token)
+            for tokens in self.where.values()
+            for token in tokens
+            if self.net.rules.type_intervals
+        ]
         times += [deadline for deadline, token, _ in self._deadlines() if token.ready <= self.now]
         times += [self.now + 1 for deadline, token, _ in self._deadlines() if deadline == self.now]
         return min((time for time in times if time > self.now), default=FOREVER)
@@ -391,11 +464,14 @@ class Oracle:
         )
         for firing in due:
             self._end(firing)
+        self._clean_idle_places()
         for robot in resources:
             busy = any(firing.transition.resource == robot for firing in self.firings)
             if robot in self.booked and not busy:
                 put = self.booked.pop(robot)
-                if self._taken(put) and self._room(put.outputs[0][0]):
+                chamber, taken = put.outputs[0][0], self._taken(put)
+                [held] = taken[robot] if taken else [None]
+                if held is not None and self._room(chamber) and self._clean_for(chamber, held):
                     self._start(put)
         self._check_end()
 

@@ -259,6 +259,32 @@ def test_markings_are_the_same_at_both_speeds():
     assert explore(net, turbo=False) == explore(net) == (7, 11, 0)
 
 
+def test_a_kanban_of_three_cards_has_the_published_markings():
+    """More than there is room for at first."""
+    text = (DATA / "pnml" / "kanban_2.pnml").read_text()
+    net = read_pnml(text.replace("<text>2</text>", "<text>3</text>"), "kanban_3", max_steps=5)
+    assert explore(net) == (58_400, 446_400, 0)
+
+
+def test_counting_markings_ends_at_the_limit():
+    net = build_pnml(PnmlNet(str(DATA / "pnml" / "kanban_2.pnml")))
+    assert explore(net, most=4600).states == 4600
+    assert "reaches more than 4,599 markings" in complaint(lambda: explore(net, most=4599))
+
+
+def test_only_nets_without_time_are_counted():
+    slow = Net("slow", (Place("a", 1, 1, min_stay=3), Place("b")), go(), {"b": 1})
+    for net in (slow, build_tool(ClusterTool()), build_shop(JobShop("ft06"))):
+        assert "has times or routes" in complaint(lambda net=net: explore(net))
+
+
+def test_a_net_that_grows_for_ever_is_not_counted_for_ever():
+    more = Transition("more", (("a", 1),), (("a", 1 << 20),))
+    assert "more tokens than can be counted" in complaint(
+        lambda: explore(Net("growth", (Place("a", 1),), (more,), horizon=10))
+    )
+
+
 @pytest.mark.parametrize("name", COUNTED)
 def test_export_and_import_are_each_others_inverse(name):
     net = build_pnml(PnmlNet(str(DATA / "pnml" / f"{name}.pnml")))
@@ -350,9 +376,9 @@ def test_a_wip_limit_is_kept():
 
 
 def test_derived_intervals_are_fast_and_slow_around_cleaning():
-    assert derived_intervals(plan_tool(ClusterTool("S-1", wafers=6))) == (300,)
+    assert build_tool(ClusterTool("S-1", wafers=6, gate="derived")).rules.release_intervals == (300,)
     plan = plan_tool(ClusterTool("3-2", wafers=14, cleaning=True))
-    assert derived_intervals(plan) == (*[267] * 5, 587, *[267] * 5, 587, 267, 267)
+    assert derived_intervals(plan, plan.types) == (*[267] * 5, 587, *[267] * 5, 587, 267, 267)
 
 
 def test_the_rule_of_tm1_needs_no_policy():

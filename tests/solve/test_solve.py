@@ -73,6 +73,13 @@ TOOLS = {
     "cleaned after two": {"types": [[("PM1", 0, Cleaning(2, 30))]], "wafers": 3, "cleaning": True},
     "one of two cleaned after two": {"types": [[("PM1/PM2", 10, Cleaning(2, 60))]], "wafers": 3, "cleaning": True},
     "a release gate": {"types": [[("PM1", 10, None)]], "gate": (10, 70), "wafers": 3},
+    "a release gate for each type": {
+        "types": [[("PM1", 10, None)], [("PM2", 0, None)]],
+        "order": (1, 2, 2),
+        "gate": (70, 30),
+        "gate_per_type": True,
+        "wafers": 4,
+    },
     "a WIP limit": {"types": [[("PM1/PM2", 20, None)]], "wafers": 3, "wip_limit": "1"},
     "held for as long as one likes": {"types": [[("PM1", 20, None)]], "wafers": 2, "hold": "soft", "arms": 2},
 }

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from redline.errors import RedlineError, unknown
-from redline.sims.petri.net import CLOCKS, NEXT, Cleaning, Net, Place, Rules, Step, Swap, Transition, check_known
+from redline.sims.petri.net import (
+    CLOCKS,
+    NEXT,
+    Cleaning,
+    IdleCleaning,
+    Net,
+    Place,
+    Rules,
+    Step,
+    Swap,
+    Transition,
+    check_known,
+)
 
 LOOKAHEADS = ("robots", "strict", "off")
 PARALLELS = ("least_used", "free")
@@ -27,6 +39,9 @@ TOOL_LAYOUTS = ("tool", "places", "graph")
 WAITS = (5, 10, 20, 50, 100)
 URGENT_WAIT = 5
 SCRAP = "scrap"
+IDLE_CLEANING = IdleCleaning(after=80, duration=30)
+CHANGE_CLEANING = 200
+MOST_SECONDS = 1_000_000
 HORIZON = 5
 """Default time limit, in lower bounds."""
 
@@ -110,6 +125,8 @@ class Route:
     release_intervals: tuple[int, ...] = ()
     release_order: tuple[int, ...] = (1,)
     """Wafer types in the order they are released, over and over; types are numbered from 1."""
+    type_intervals: tuple[tuple[int, ...], ...] = ()
+    """Release intervals for each type by itself, instead of those for all."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +143,18 @@ class ClusterTool:
     """Arms of every robot, 1 or 2."""
     cleaning: bool = False
     """Chambers are cleaned after so many wafers, as the route and the device say."""
+    idle_cleaning: str = "off"
+    """A process chamber that nothing was in or being put into for 80 s begins a clean of 30 s: off, on, or AFTER,DURATION
+    such as 60,20. Time counts from the start, from when a wafer has left, and from the end of any clean."""
+    change_cleaning: str = "off"
+    """A process chamber takes a wafer of another type than the latest only 200 s after that has left; one of the same type
+    at once: off, on, or other seconds."""
     wip_limit: str = "off"
     """Most wafers between release and sink: off, route (the route's own) or a number."""
     gate: str = "off"
     """Least time between releases: off, route (the route's own) or derived from the process times."""
+    gate_per_type: bool = False
+    """The gate counts for each type of wafer by itself: its intervals lie between two releases of that type."""
     lookahead: str = "robots"
     """When a wafer may be picked: robots (its target is free or will be emptied), strict (it is free) or off."""
     parallel: str = "least_used"
@@ -179,11 +204,48 @@ class ClusterTool:
             raise RedlineError("A robot with one arm cannot swap wafers. Try arms=2 with swap_action=on.")
         if self.arms not in (1, 2):
             raise RedlineError(f"Robots with {self.arms} arms are not known here. Try arms=1 or arms=2.")
+        if self.gate_per_type and self.gate == "off":
+            raise RedlineError("Without a gate no type has one of its own. Try gate=route with gate_per_type=on.")
+        _ = self.idle_rule, self.change_seconds
 
     @property
     def holds_hard(self) -> bool:
         """Whether a wafer held too long is scrapped. It must be where holding is free, or it would pay."""
         return self.hold == "hard" or (self.hold == "auto" and self.reward != "ct_dense")
+
+    @property
+    def idle_rule(self) -> IdleCleaning | None:
+        """When idle chambers are cleaned and for how long; None if they are not."""
+        if self.idle_cleaning in ("off", "on"):
+            return IDLE_CLEANING if self.idle_cleaning == "on" else None
+        times = [_seconds(part) for part in self.idle_cleaning.split(",")]
+        if len(times) != 2 or None in times:
+            raise RedlineError(
+                f"idle_cleaning={self.idle_cleaning} is not two times: seconds after which an idle chamber is cleaned, and "
+                "for how many. Try idle_cleaning=80,30, on or off."
+            )
+        return IdleCleaning(times[0] or 0, times[1] or 0)
+
+    @property
+    def change_seconds(self) -> int | None:
+        """How long a chamber is cleaned between types of wafers; None if it is not."""
+        if self.change_cleaning in ("off", "on"):
+            return CHANGE_CLEANING if self.change_cleaning == "on" else None
+        seconds = _seconds(self.change_cleaning)
+        if seconds is None:
+            raise RedlineError(
+                f"change_cleaning={self.change_cleaning} is no time that a chamber can be cleaned for. "
+                "Try change_cleaning=200, on or off."
+            )
+        return seconds
+
+
+def _seconds(text: str) -> int | None:
+    """A whole number of seconds, 1 or more; None if the text is none."""
+    number = text.strip()
+    if not (number.isascii() and number.isdigit() and len(number) <= len(str(MOST_SECONDS))):
+        return None
+    return int(number) if 1 <= int(number) <= MOST_SECONDS else None
 
 
 @dataclass(frozen=True)
@@ -201,6 +263,18 @@ class Plan:
         """Type of each wafer in the order of release, numbered from 0."""
         order = self.route.release_order
         return tuple(order[k % len(order)] - 1 for k in range(self.options.wafers))
+
+    def visitors(self, station: str) -> set[int]:
+        """The types of wafers that may come to a station."""
+        stages = {kind: self.types[kind] for kind in self.wafer_types}
+        return {kind for kind, visits in stages.items() if any(station in stage.at for stage in visits)}
+
+    def change_seconds(self, station: str) -> int | None:
+        """How long a station is cleaned between types of wafers; None if it is not, or only one type comes there."""
+        seconds = self.options.change_seconds
+        if seconds is None or self.device.stations[station].kind != "process":
+            return None
+        return seconds if len(self.visitors(station)) > 1 else None
 
     def robot_for(self, origin: str, stage: Stage) -> Robot | None:
         """Who carries a wafer from a station to the next stage: of all that can the one with the highest priority."""
@@ -261,13 +335,16 @@ def read_device(name: str, data: Mapping[str, Any]) -> Device:
 def read_route(name: str, data: Mapping[str, Any]) -> Route:
     """A route from plain data, as in `data/routes.json`."""
     device = data.get("device", "cascade_core")
+    intervals = data.get("release_intervals", ())
+    apart = any(isinstance(each, list) for each in intervals)
     return Route(
         name,
         tuple(tuple(read_stage(stage) for stage in stages) for stages in data["types"]),
         "cascade_core" if device == "cascade" else device,
         data.get("wip_limit"),
-        tuple(data.get("release_intervals", ())),
+        () if apart else tuple(intervals),
         tuple(data.get("release_order", (1,))),
+        tuple(tuple(each) for each in intervals) if apart else (),
     )
 
 
@@ -360,6 +437,8 @@ def _station_places(plan: Plan) -> list[Place]:
             max_stay=station.residency_limit,
             kind=station.kind,
             cleaning=cleaning.get(name),
+            idle_cleaning=plan.options.idle_rule if station.kind == "process" and plan.visitors(name) else None,
+            change_cleaning=plan.change_seconds(name),
         )
         for name, station in plan.device.stations.items()
     ]
@@ -476,8 +555,8 @@ def _steps(plan: Plan, stages: tuple[Stage, ...]) -> tuple[Step, ...]:
 
 def _rules(plan: Plan, bound: int) -> Rules:
     options = plan.options
-    intervals = _intervals(plan)
-    waits = _waits(plan, intervals)
+    intervals, type_intervals = _intervals(plan), _type_intervals(plan)
+    waits = _waits(plan, [*intervals, *chain(*type_intervals)])
     return Rules(
         waits=(NEXT, *waits),
         urgent_wait=max(URGENT_WAIT, waits[0]) if options.urgent_wait_cap else None,
@@ -487,6 +566,7 @@ def _rules(plan: Plan, bound: int) -> Rules:
         lenient=options.lenient,
         wip_limit=_wip_limit(plan),
         release_intervals=intervals,
+        type_intervals=type_intervals,
         reward=options.reward,
         lower_bound=bound,
         layout=options.layout,
@@ -506,12 +586,25 @@ def _wip_limit(plan: Plan) -> int | None:
 
 
 def _intervals(plan: Plan) -> tuple[int, ...]:
-    if plan.options.gate == "route":
-        return plan.route.release_intervals
-    return derived_intervals(plan) if plan.options.gate == "derived" else ()
+    """Release intervals for all types; none where each has its own."""
+    if plan.options.gate == "off" or _type_intervals(plan):
+        return ()
+    return plan.route.release_intervals if plan.options.gate == "route" else derived_intervals(plan, plan.types)
 
 
-def _waits(plan: Plan, intervals: tuple[int, ...]) -> tuple[int, ...]:
+def _type_intervals(plan: Plan) -> tuple[tuple[int, ...], ...]:
+    """Release intervals of each type by itself; none where all share a gate. A single type needs no gate of its own."""
+    route, types = plan.route, plan.types
+    if plan.options.gate == "route" and route.type_intervals:
+        return route.type_intervals
+    if not plan.options.gate_per_type or len(types) == 1:
+        return ()
+    if plan.options.gate == "derived":
+        return tuple(derived_intervals(plan, (stages,)) for stages in types)
+    return (route.release_intervals,) * len(types) if route.release_intervals else ()
+
+
+def _waits(plan: Plan, intervals: Sequence[int]) -> tuple[int, ...]:
     """The waits on offer, the finest first: with it every instant that matters can be reached."""
     if plan.options.waits:
         parts = plan.options.waits.split(",")
@@ -527,17 +620,21 @@ def _times(plan: Plan) -> list[int]:
     robots, stations = plan.device.robots.values(), plan.device.stations.values()
     limits = [station.residency_limit or 0 for station in stations]
     cleaning = [rule.duration for rule in _cleaning(plan).values()]
+    if (idle := plan.options.idle_rule) is not None:
+        cleaning += [idle.after, idle.duration]
+    cleaning += [plan.change_seconds(name) or 0 for name in plan.device.stations]
     moves = [time for robot in robots for time in (robot.pick, robot.travel, robot.place, robot.hold_limit)]
     return [stage.process_time for stages in plan.types for stage in stages] + limits + cleaning + moves
 
 
-def derived_intervals(plan: Plan) -> tuple[int, ...]:
-    """Release intervals that make residency easy: as fast as the slowest stage, slower around its cleaning.
+def derived_intervals(plan: Plan, types: Sequence[tuple[Stage, ...]]) -> tuple[int, ...]:
+    """Release intervals that make the residency of some types easy: as fast as the slowest stage, slower around its
+    cleaning.
 
     A heuristic. With several stages each position takes the longest interval that any of them asks for.
     """
     cleaning = _cleaning(plan)
-    stages = [(stage, cleaning.get(stage.at[0])) for stages in plan.types for stage in stages[1:-1]]
+    stages = [(stage, cleaning.get(stage.at[0])) for stages in types for stage in stages[1:-1]]
     fast = max(math.ceil(stage.process_time / _slots(plan, stage)) for stage, _ in stages)
     patterns = [_slowed(plan, stage, clean, fast) for stage, clean in stages if clean is not None]
     if not patterns:

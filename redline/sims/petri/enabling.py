@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redline.sims.petri.cleans import own_gate_is_open, takes, welcomes, will_be_shut
 from redline.sims.petri.tables import ARM_LOCK, FREE_SLOT, LEAST_USED, LOOKAHEAD, NONE, RELEASE
 from redline.sims.speed import apart, inlined, rule
 
@@ -93,7 +94,10 @@ def able(net, state, i, t):
     """Whether `t` can fire, guards aside."""
     if is_at_work(net, state, i, t):
         return False
-    return candidate(net, state, i, t) != NONE and outputs_have_room(net, state, i, t)
+    token = candidate(net, state, i, t)
+    if token == NONE or not outputs_have_room(net, state, i, t):
+        return False
+    return not has_extras(net) or takes(net, state, i, t, token)
 
 
 @rule
@@ -103,6 +107,8 @@ def enabled(net, state, i, t):
         return False
     token = candidate(net, state, i, t)
     if token == NONE or not outputs_have_room(net, state, i, t):
+        return False
+    if has_extras(net) and not takes(net, state, i, t, token):
         return False
     transition = net.transitions[t]
     if transition.guards == 0 and transition.room_at == NONE:
@@ -118,7 +124,7 @@ def permitted(net, state, i, t, token):
     row = state.tokens[i, token].row if guards & (LEAST_USED | FREE_SLOT) else NONE
     if guards & LEAST_USED and preferred(net, state, i, row, transition.source) != t:
         return False
-    if guards & RELEASE and not gate_is_open(net, state, i):
+    if guards & RELEASE and not gate_is_open(net, state, i, token):
         return False
     if guards & FREE_SLOT and preferred(net, state, i, row + 1, transition.target) == NONE:
         return False
@@ -140,16 +146,20 @@ def can_swap(net, state, i, pick, put):
     k = state.places[i, move.target].head
     while k >= 0:
         token = state.tokens[i, k]
-        if not token.moving and token.ready <= state.envs[i].clock + move.duration and allows(net, token.row, put):
+        in_time = not token.moving and token.ready <= state.envs[i].clock + move.duration
+        # what the pick leaves behind is kept from all types that the chamber, still occupied, does not welcome
+        if in_time and allows(net, token.row, put) and welcomes(net, state, i, move.source, token.row):
             return True
         k = token.next
     return False
 
 
 @inlined
-def gate_is_open(net, state, i):
+def gate_is_open(net, state, i, token):
     """Whether the release interval is over and the work in progress allows one more."""
     env = state.envs[i]
+    if has_extras(net) and not own_gate_is_open(net, state, i, token):
+        return False
     return env.clock >= env.gate_opens and in_progress(env) < net.constants[0].wip_limit
 
 
@@ -169,6 +179,8 @@ def preferred(net, state, i, row, hand):
         if net.transitions[load].source == hand:
             target = net.transitions[load].target
             uses = state.places[i, target].uses
+            if has_extras(net) and not welcomes(net, state, i, target, row):
+                continue
             if (best == NONE or uses < fewest) and has_room(net, state, i, target, 1):
                 best = load
                 fewest = uses
@@ -180,19 +192,23 @@ def finds_target(net, state, i, t, token):
     """Look-ahead: whether what `t` picks can be put down again, if need be by a second arm that empties its target."""
     pick = net.transitions[t]
     swaps = net.places[pick.target].capacity > 1
-    return gets_away(net, state, i, state.tokens[i, token].row + 1, pick.target, pick.resource, pick.source, swaps)
+    row = state.tokens[i, token].row
+    lead = pick.duration + net.steps[row].stay if has_extras(net) else 0
+    return gets_away(net, state, i, row + 1, pick.target, pick.resource, pick.source, swaps, lead)
 
 
 @rule
-def gets_away(net, state, i, row, hand, robot, p, swaps):
+def gets_away(net, state, i, row, hand, robot, p, swaps, lead):
     """Whether a token at `row` in the `hand` of `robot`, which is about to pick from `p`, will find room.
 
     Some target has room, or another robot will empty it (unless they would wait for each other), or, if the robot
-    `swaps`, it does so itself.
+    `swaps`, it does so itself. With extras the token is expected at its target after `lead`.
     """
     for j in range(net.steps[row].first, net.steps[row].last):
         load = net.transitions[net.lists[j]]
         if load.source != hand or state.places[i, load.target].clean_until > state.envs[i].clock:
+            continue
+        if has_extras(net) and will_be_shut(net, state, i, load.target, row, lead):
             continue
         if has_room(net, state, i, load.target, 1):
             return True
@@ -275,7 +291,7 @@ def keeps_an_arm(net, state, i, t):
     while k >= 0:
         token = state.tokens[i, k]
         leads_here = leads_to(net, token.row, pick.target, pick.source)
-        if not leads_here and not gets_away(net, state, i, token.row, pick.target, pick.resource, pick.source, False):
+        if not (leads_here or gets_away(net, state, i, token.row, pick.target, pick.resource, pick.source, False, 0)):
             return False
         k = token.next
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redline.sims.petri.cleans import begin_idle_cleans, close_own_gate, next_of_extras, note_coming, note_leaving
 from redline.sims.petri.enabling import able, candidate, enabled, has_extras, queue_entry
 from redline.sims.petri.state import DEADLOCKED, DONE, LIVELOCKED, OUT_OF_TIME, OVERFLOWED, RUNNING, SCRAPPED
 from redline.sims.petri.tables import CT_DENSE, FAR, LOCKSTEP, MACHINE, NONE, PENALTY, PROCESS, RELEASE, ROBOT, SERIAL
@@ -49,6 +50,8 @@ def note_start(net, state, i, t, token):
         env.released += 1
         if net.constants[0].gated:
             env.gate_opens = env.clock + interval(net, env)
+        if has_extras(net):
+            close_own_gate(net, state, i, token)
     if net.constants[0].identity:
         static = net.places[transition.source]
         if static.kind != ROBOT and static.deadline != NONE:
@@ -87,6 +90,8 @@ def take(net, state, i, t, token):
         state.places[i, arc.place].uses += 1
         if arc.gain > 0:
             state.places[i, arc.place].reserved += arc.gain
+    if has_extras(net):
+        note_coming(net, state, i, t, token)
 
 
 @rule
@@ -118,6 +123,8 @@ def leave(net, state, i, p, weight):
     if place.left >= static.clean_after:
         place.left = 0
         place.clean_until = state.envs[i].clock + static.clean_duration
+    if has_extras(net) and static.notes != NONE:
+        note_leaving(net, state, i, p)
 
 
 @inlined
@@ -222,6 +229,8 @@ def next_event(net, state, i):
             soonest = min(soonest, until)
     if env.gate_opens > env.clock:
         soonest = min(soonest, env.gate_opens)
+    if has_extras(net):
+        soonest = min(soonest, next_of_extras(net, state, i))
     return soonest
 
 
@@ -261,7 +270,7 @@ def advance(net, state, i, until):
     elapsed = until - env.clock
     if net.constants[0].reward == CT_DENSE:
         integrate(net, state, i, until)
-    if has_extras(net) and net.constants[0].lenient:
+    if net.constants[0].lenient:
         env.late += seconds_late(net, state, i, until)
     if env.idle < limit and env.idle + elapsed >= limit:
         env.idled = 1
@@ -270,6 +279,8 @@ def advance(net, state, i, until):
     env.elapsed += elapsed
     while end_one(net, state, i):
         pass
+    if has_extras(net):
+        begin_idle_cleans(net, state, i)
     if has_extras(net) and net.constants[0].swaps < net.constants[0].swaps_end:
         begin_booked(net, state, i)
     judge(net, state, i)
@@ -358,7 +369,7 @@ def judge(net, state, i):
     scrapped = overdue(net, state, i)
     if scrapped != NONE:
         env.scrapped = scrapped
-        if not (has_extras(net) and net.constants[0].lenient):
+        if not net.constants[0].lenient:
             env.outcome = SCRAPPED
             return
     if env.clock >= net.constants[0].horizon:

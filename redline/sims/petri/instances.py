@@ -176,10 +176,12 @@ def known_optimum(options: Options) -> int | None:
 
 
 def reference(options: Options) -> dict[str, Any] | None:
-    """Reference figures of a cluster tool; they hold without cleaning, gates and WIP limits, and with hard holding."""
+    """Reference figures of a cluster tool; they hold without any cleaning, gates and WIP limits, and with hard holding."""
     if not isinstance(options, ClusterTool) or options.route not in route_names():
         return None
-    if options.cleaning or options.gate != "off" or options.wip_limit != "off" or options.tm1 != "policy":
+    if options.cleaning or options.idle_rule or options.change_seconds:
+        return None
+    if options.gate != "off" or options.wip_limit != "off" or options.tm1 != "policy":
         return None
     if not options.holds_hard or options.clock != "event" or not options.stop_on_scrap:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redline.sims.petri.cleans import clear_notes
 from redline.sims.petri.enabling import can_swap, enabled, has_extras
 from redline.sims.petri.firing import (
     advance,
@@ -73,6 +74,8 @@ def clear(net, state, i):
     for r in range(state.resources.shape[1]):
         state.resources[i, r].until = state.resources[i, r].seconds = 0
         state.resources[i, r].booked = NONE
+    if has_extras(net):
+        clear_notes(net, state, i)
 
 
 @inlined

@@ -34,6 +34,14 @@ class Cleaning:
 
 
 @dataclass(frozen=True)
+class IdleCleaning:
+    """A chamber that nothing was in or on its way into for `after` is cleaned for `duration`, beginning that instant."""
+
+    after: int
+    duration: int
+
+
+@dataclass(frozen=True)
 class Place:
     """Where tokens stay."""
 
@@ -50,6 +58,9 @@ class Place:
     job: int = -1
     """Job shops: whose token this place holds, and which operation comes next."""
     operation: int = -1
+    idle_cleaning: IdleCleaning | None = None
+    change_cleaning: int | None = None
+    """A token of another type than the latest one may be put here only this long after that one left."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +131,8 @@ class Rules:
     """A token that overstays stays and costs by the second; the episode goes on, but counts as scrapped at its end."""
     wip_limit: int | None = None
     release_intervals: tuple[int, ...] = ()
+    type_intervals: tuple[tuple[int, ...], ...] = ()
+    """Likewise for each type of token by itself, between its own releases; empty if all types share one gate."""
     reward: str = "makespan"
     lower_bound: int | None = None
     layout: str = "places"
@@ -159,6 +172,11 @@ class Net:
         else:
             check_stays(self)
             check_deadlines(self)
+
+    @property
+    def remembers_cleans(self) -> bool:
+        """Whether some place is cleaned for idleness or a change of type, so that its past counts."""
+        return any(place.idle_cleaning or place.change_cleaning for place in self.places)
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -212,6 +230,18 @@ def check_place(net: Net, place: Place) -> None:
         raise RedlineError(
             f"{where} cannot be cleaned as {place.cleaning}: clean after 1 wafer or more, for 0 or more."
         )
+    check_cleans(net, place)
+
+
+def check_cleans(net: Net, place: Place) -> None:
+    """Cleaning for idleness or a change of type: of tokens with an identity, and never in zero time."""
+    idle, change = place.idle_cleaning, place.change_cleaning
+    if (idle is not None or change is not None) and not net.routes:
+        raise RedlineError(f"Place {place.name!r} cannot be cleaned so: the net {net.name!r} only counts its tokens.")
+    if idle is not None and (idle.after < 1 or idle.duration < 1):
+        raise RedlineError(f"Place {place.name!r} cannot be cleaned as {idle}: clean after 1 or more, for 1 or more.")
+    if change is not None and change < 1:
+        raise RedlineError(f"Place {place.name!r} cannot be cleaned for {change} between types. Give it 1 or more.")
 
 
 def check_transition(net: Net, transition: Transition) -> None:
@@ -270,6 +300,7 @@ def check_rules(net: Net) -> None:
         raise RedlineError(f"A WIP limit of {rules.wip_limit} lets no token in. Give it 1 or more.")
     if any(interval < 0 for interval in rules.release_intervals):
         raise RedlineError(f"A release interval of {min(rules.release_intervals)} is in the past. Give 0 or more.")
+    check_type_intervals(net)
     if rules.lower_bound is not None and rules.lower_bound < 1:
         raise RedlineError(f"A lower bound of {rules.lower_bound} cannot scale a reward. Give it 1 or more.")
 
@@ -285,6 +316,23 @@ def check_lenient(net: Net) -> None:
         raise RedlineError("A wafer that overstays is either scrapped or late. Try lenient=on with stop_on_scrap=on.")
     if rules.reward == "ct_dense":
         raise RedlineError("The reward ct_dense has no price for being late. Try lenient=on with reward=makespan.")
+
+
+def check_type_intervals(net: Net) -> None:
+    """One list of release intervals for each type of token, if any."""
+    lists = net.rules.type_intervals
+    if not lists:
+        return
+    if net.rules.release_intervals:
+        raise RedlineError(f"The net {net.name!r} has release intervals for all types and for each. Give one of them.")
+    if len(lists) != len(net.routes) or not all(lists):
+        raise RedlineError(
+            f"{len(lists)} lists of release intervals were given for {len(net.routes)} types. Give each type one, of 1 "
+            "interval or more."
+        )
+    soonest = min(min(intervals) for intervals in lists)
+    if soonest < 0:
+        raise RedlineError(f"A release interval of {soonest} is in the past. Give 0 or more.")
 
 
 def check_routes(net: Net) -> None:

@@ -6,6 +6,15 @@ Four layouts: `tool` tells chambers, buffers, robots and the source apart; `jobs
 
 from __future__ import annotations
 
+from redline.sims.petri.cleans import (
+    change_ends,
+    clean_lasts,
+    gate_note,
+    has_type_gates,
+    idle_clean_begins,
+    is_empty,
+    own_interval,
+)
 from redline.sims.petri.enabling import has_extras, in_progress, preferred, queue_entry
 from redline.sims.petri.firing import interval
 from redline.sims.petri.tables import (
@@ -19,6 +28,7 @@ from redline.sims.petri.tables import (
     MACHINE,
     NODE_CELLS,
     NONE,
+    OPENS,
     PLAIN_CELLS,
     PROCESS,
     ROBOT,
@@ -106,6 +116,31 @@ def observe_chamber(net, state, i, p, obs):
     to_go = static.clean_after - place.left
     near = place.clean_until <= clock and to_go < NEAR_CLEANING
     obs[i, cell + 8] = (NEAR_CLEANING - to_go) / NEAR_CLEANING if near else 0.0
+    if has_extras(net) and static.notes != NONE:
+        observe_cleans(net, state, i, p, obs)
+
+
+@apart
+def observe_cleans(net, state, i, p, obs):
+    """What is left of the clean that runs, also of one between types; and how soon idleness leads to one."""
+    clock = state.envs[i].clock
+    static = net.places[p]
+    obs[i, static.cell + 7] = clean_left(net, state, i, p)
+    begins = idle_clean_begins(net, state, i, p)
+    if state.places[i, p].clean_until <= clock and begins != FAR:
+        soon = 1.0 - share(begins - clock, static.idle_after)
+        obs[i, static.cell + 8] = max(obs[i, static.cell + 8], soon)
+
+
+@inlined
+def clean_left(net, state, i, p):
+    """Which share of a clean is left, be it for all types or, in an empty chamber, between types; 0 if none runs."""
+    clock = state.envs[i].clock
+    place = state.places[i, p]
+    left = left_of(place.clean_until, clock, clean_lasts(net, state, i, p))
+    if is_empty(place):
+        left = max(left, left_of(change_ends(net, state, i, p), clock, net.places[p].change_duration))
+    return left
 
 
 @inlined
@@ -198,6 +233,21 @@ def observe_whole_tool(net, state, i, obs):
     closed = env.gate_opens > env.clock
     obs[i, cell + 1] = left_of(env.gate_opens, env.clock, interval(net, env)) if closed else 0.0
     obs[i, cell + 2] = env.finished / constants.goal
+    if has_extras(net) and has_type_gates(net):
+        obs[i, cell + 1] = own_gate_left(net, state, i)
+
+
+@apart
+def own_gate_left(net, state, i):
+    """Time until the first token that waits for its release may go, as a share of its type's interval."""
+    k = state.places[i, net.constants[0].gate_place].head
+    if k == NONE:
+        return 0.0
+    kind = net.lists[net.constants[0].token_kinds + k]
+    opens = gate_note(net, state, i, kind, OPENS)
+    if opens <= state.envs[i].clock:
+        return 0.0
+    return left_of(opens, state.envs[i].clock, own_interval(net, state, i, kind))
 
 
 # Job shops
@@ -318,6 +368,6 @@ def observe_node(net, state, i, p, obs):
         obs[i, cell + 3] = left_of(ready, clock, ready - entered)
         if static.max_stay != NONE:
             obs[i, cell + 4] = share(ready + static.max_stay - clock, static.max_stay)
-    obs[i, cell + 5] = left_of(place.clean_until, clock, static.clean_duration)
+    obs[i, cell + 5] = clean_left(net, state, i, p)
     obs[i, cell + 7] = share(place.marking, static.goal) if static.goal > 0 else 0.0
     obs[i, cell + NODE_CELLS + static.kind] = 1.0

@@ -114,7 +114,8 @@ class Game:
 def insert_without_waiting(plan: Plan) -> tuple[tuple[tuple[int, int], ...], ...]:
     """(pick, place) of every hop of every wafer: each is released at the first time it can run through unhindered.
 
-    Always feasible, because no wafer ever waits. It plans for one arm, whatever the robots have.
+    Always feasible, because no wafer ever waits. It plans for one arm, whatever the robots have, and for chambers that
+    are clean unless they change from one type of wafer to another.
     """
     taken: dict[str, list[tuple[int, int]]] = {}
     hops: list[tuple[tuple[int, int], ...]] = []
@@ -152,12 +153,22 @@ def _demands(
     for k, stage in enumerate(stages[1:-1]):
         start, end = hops[k][1], hops[k + 1][0] + robots[k + 1].pick
         slots = {name: plan.device.stations[name].capacity or 1 for name in stage.at}
-        delays = {name: _delay(taken.get(name, []), start, end, slots[name]) for name in stage.at}
+        ends = {name: end + _cleaned_for(plan, name) for name in stage.at}
+        delays = {name: _delay(taken.get(name, []), start, ends[name], slots[name]) for name in stage.at}
         best = min(stage.at, key=lambda name: delays[name])
         if delays[best]:
             return [], delays[best]
-        demands.append((best, start, end))
+        demands.append((best, start, ends[best]))
     return demands, 0
+
+
+def _cleaned_for(plan: Plan, station: str) -> int:
+    """How long nobody should count on a station after a wafer left, lest the next one is of another type.
+
+    It must be clean when the next is picked already, which is a while before that is put down.
+    """
+    seconds = plan.change_seconds(station)
+    return 0 if seconds is None else seconds + max(robot.pick + robot.travel for robot in plan.device.robots.values())
 
 
 def _delay(times: Sequence[tuple[int, int]], start: int, end: int, slots: int) -> int:
@@ -196,6 +207,11 @@ def rule_actions(instance: Instance, rule: str, turbo: bool = True) -> list[int]
         raise unknown("rule", rule, known)
     if rule == INSERTION:
         plan = instance.plan()
+        if plan.options.idle_rule is not None:
+            raise RedlineError(
+                f"The rule {INSERTION!r} does not reckon with idle_cleaning={plan.options.idle_cleaning}. "
+                "Try idle_cleaning=off, or train a policy."
+            )
         return actions_for(instance.net, script_of(Hops(plan, 0, insert_without_waiting(plan)), instance.net), turbo)
     dispatcher, game, actions = Dispatcher(instance.net, rule), Game(instance.net, turbo), []
     while game.running:

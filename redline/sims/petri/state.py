@@ -93,7 +93,7 @@ class State(NamedTuple):
     places: np.recarray  # PLACE_STATE [N, P]
     resources: np.recarray  # RESOURCE_STATE [N, R]
     firings: np.recarray  # FIRING [N, most]
-    queues: np.ndarray  # int32 [N, queues]  ready times of queued tokens, a ring per place
+    queues: np.ndarray  # int32 [N, queues]  ready times of queued tokens, a ring per place; behind them notes of extras
     log: np.ndarray  # int32 [N, L, 4]  start, end, transition, token of each firing, while there is room
 
 

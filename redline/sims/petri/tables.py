@@ -37,6 +37,11 @@ MAX_FIRINGS = 256
 """Firings that may be under way at once, where capacities do not say."""
 IDLE_SECONDS = 30
 """Waiting this much longer than the longest process is idling, says the dense reward."""
+LEFT_AT, LATEST_KIND, CLEAN_BEGAN, NUM_NOTES = range(4)
+"""What is noted of a place that is cleaned for idleness or between types: when a token last left (0 before), the type of
+the latest token (NONE before), when the latest clean began."""
+OPENS, RELEASED, NUM_GATE_NOTES = range(3)
+"""What is noted of each type's own gate: when it opens, and how many it let through."""
 
 PLACE = np.dtype(
     [
@@ -58,6 +63,10 @@ PLACE = np.dtype(
         ("scale", np.int32),  # tokens that count as full in the observation
         ("cell", np.int32),  # where its observation starts
         ("targets", np.int32),  # of a robot's place: how many places it can load
+        ("idle_after", np.int32),  # FAR without idle cleaning
+        ("idle_duration", np.int32),
+        ("change_duration", np.int32),  # 0 without cleaning between types
+        ("notes", np.int32),  # where the state notes what these two need; NONE if neither is done
     ],
     align=True,
 )
@@ -81,7 +90,7 @@ TRANSITION = np.dtype(
     align=True,
 )
 ARC = np.dtype([("place", np.int32), ("weight", np.int32), ("gain", np.int32)], align=True)
-STEP = np.dtype([("stay", np.int32), ("first", np.int32), ("last", np.int32)], align=True)
+STEP = np.dtype([("stay", np.int32), ("first", np.int32), ("last", np.int32), ("kind", np.int32)], align=True)
 OPERATION = np.dtype(
     [("machine", np.int32), ("duration", np.int32), ("work_left", np.int32), ("done", np.int32), ("of", np.int32)],
     align=True,
@@ -124,6 +133,13 @@ CONSTANTS = np.dtype(
         ("queued_end", np.int32),
         ("cleaned", np.int32),  # places that are cleaned
         ("cleaned_end", np.int32),
+        ("noted", np.int32),  # places that are cleaned for idleness or between types
+        ("noted_end", np.int32),
+        ("token_kinds", np.int32),  # type of each token
+        ("type_gates", np.int32),  # start and length of each type's own intervals; NONE where all share a gate
+        ("type_gates_end", np.int32),
+        ("gate_notes", np.int32),  # where the state notes what each type's gate needs
+        ("gate_place", np.int32),  # the place that tokens are released from, NONE without one
     ],
     align=True,
 )
@@ -165,11 +181,12 @@ def tabulate(net: Net) -> tuple[Tables, Sizes]:
     lists: list[int] = []
     steps, starts = _routes(net, lists)
     bounds = _lists(net, places, [starts[kind] for kind in net.token_types], lists)
+    bounds += _extra_lists(net, places, transitions, lists)
     constants = _records(CONSTANTS, [(*_constants(net, cells, operations), *bounds)])
     tables = Tables(constants, places, transitions, arcs, steps, operations, np.array(lists, np.int32), _extras(net))
     sizes = Sizes(
         len(net.token_types), len(net.places), len(net.resources), _most_firings(net),
-        int(places.queue_size.sum()), observation_size(net, cells), len(net.actions),
+        _queue_cells(net, places), observation_size(net, cells), len(net.actions),
     )  # fmt: skip
     return tables, sizes
 
@@ -177,9 +194,8 @@ def tabulate(net: Net) -> tuple[Tables, Sizes]:
 def _extras(net: Net) -> tuple[int, ...]:
     """How long a tuple is belongs to its type: kernels are compiled for nets with and without extras apart."""
     rules = net.rules
-    kinder = rules.scrap_place is not None or rules.lenient
-    rare = kinder or rules.clock != "event" or bool(net.swaps) or rules.layout == "graph"
-    return (1,) if rare else ()
+    rare = rules.clock != "event" or rules.scrap_place is not None or bool(net.swaps) or rules.layout == "graph"
+    return (1,) if rare or net.remembers_cleans or rules.type_intervals else ()
 
 
 def _lists(net: Net, places: np.recarray, token_rows: list[int], lists: list[int]) -> list[int]:
@@ -193,8 +209,28 @@ def _lists(net: Net, places: np.recarray, token_rows: list[int], lists: list[int
     bounds += _append(lists, net.rules.waits)
     bounds += [_append(lists, net.rules.release_intervals)[0], len(net.rules.release_intervals)]
     bounds += _append(lists, [p for p in range(len(places)) if places[p].queue != NONE])
-    bounds += _append(lists, [p for p in range(len(places)) if places[p].clean_after != FAR])
+    bounds += _append(lists, [p for p, place in enumerate(net.places) if place.cleaning or place.idle_cleaning])
     return bounds
+
+
+def _extra_lists(net: Net, places: np.recarray, transitions: np.recarray, lists: list[int]) -> list[int]:
+    """Likewise what only nets with extras look at."""
+    bounds = [*_append(lists, [p for p in range(len(places)) if places[p].notes != NONE])]
+    bounds += [_append(lists, net.token_types)[0]]
+    gates = [(_append(lists, intervals)[0], len(intervals)) for intervals in net.rules.type_intervals]
+    bounds += _append(lists, [number for gate in gates for number in gate]) if gates else (NONE, NONE)
+    releases = [int(each.source) for each in transitions if each.guards & RELEASE]
+    return [*bounds, _gate_notes(places), releases[0] if releases else NONE]
+
+
+def _gate_notes(places: np.recarray) -> int:
+    """Where the notes of gates start: behind all queues and the notes of all places."""
+    return int(places.queue_size.sum()) + NUM_NOTES * int((places.notes != NONE).sum())
+
+
+def _queue_cells(net: Net, places: np.recarray) -> int:
+    """Room for the queues and all notes."""
+    return _gate_notes(places) + NUM_GATE_NOTES * len(net.rules.type_intervals)
 
 
 def _append(lists: list[int], numbers: Iterable[int]) -> tuple[int, int]:
@@ -284,9 +320,16 @@ def _places(net: Net, targets: dict[str, int]) -> np.recarray:
             net.goal.get(place.name, 0), queues if queue else NONE, size,
             place.job, offsets[place.job] + place.operation if place.job >= 0 else NONE,
             _work_on(net, place) or place.capacity or most, 0, targets.get(place.name, 0),
+            place.idle_cleaning.after if place.idle_cleaning else FAR,
+            place.idle_cleaning.duration if place.idle_cleaning else 0,
+            place.change_cleaning or 0, NONE,
         ))  # fmt: skip
         queues += size
-    return _records(PLACE, rows)
+    places = _records(PLACE, rows)
+    noted = [p for p, place in enumerate(net.places) if place.idle_cleaning or place.change_cleaning]
+    for n, p in enumerate(noted):
+        places[p].notes = queues + n * NUM_NOTES
+    return places
 
 
 def _work_on(net: Net, place: Place) -> int:
@@ -302,12 +345,12 @@ def _queue_size(place: Place) -> int:
 def _routes(net: Net, lists: list[int]) -> tuple[np.recarray, list[int]]:
     """All routes' steps, with what they allow appended to `lists`, and where each route starts."""
     index = {transition.name: t for t, transition in enumerate(net.transitions)}
-    rows: list[tuple[int, int, int]] = []
+    rows: list[tuple[int, int, int, int]] = []
     starts = []
-    for route in net.routes:
+    for kind, route in enumerate(net.routes):
         starts.append(len(rows))
-        rows += [(step.stay, *_append(lists, [index[name] for name in step.transitions])) for step in route]
-        rows.append((0, 0, 0))
+        rows += [(step.stay, *_append(lists, [index[name] for name in step.transitions]), kind) for step in route]
+        rows.append((0, 0, 0, kind))
     return _records(STEP, rows), starts
 
 
