@@ -16,19 +16,10 @@ from redline.learn.config import TrainConfig
 from redline.profiler.advise import Advice
 from redline.profiler.modes import Comparison
 from redline.profiler.record import Batch, Profile
-from redline.report.page import PALETTE
-from redline.report.profile import (
-    LOOKS,
-    MOST_BLOCKS,
-    SPAN_ROWS,
-    Block,
-    duration,
-    headline,
-    last_batch,
-    own_blocks,
-    slices,
-    write_profile,
-)
+from redline.report.page import PALETTE, duration
+from redline.report.profile import headline, write_profile
+from redline.report.row_looks import LOOKS
+from redline.report.timeline import MOST_BLOCKS, SPAN_ROWS, Block, last_batch, own_blocks, slices
 from redline.timing.breakdown import Breakdown
 from redline.timing.rows import PARTS, rows
 from redline.timing.trace import MAIN, Trace
