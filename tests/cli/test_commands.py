@@ -157,12 +157,16 @@ def test_bench_sim_measures_both_speeds(capsys: pytest.CaptureFixture[str]):
     assert result["steps_per_second"] > 0 and result["first_step_seconds"] > 0
 
 
-def test_bench_train_runs_everyone_in_turn(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_bench_train_runs_everyone_in_turn_and_leaves_no_file_behind(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     monkeypatch.setattr("redline.bench.train.SETTLING_UPDATES", 2)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert redline("bench", "train", "cage2", "--num-envs", "32", "--num-steps", "64", "--turns", "1", "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert {"deduplicated", "plain", "CleanRL-style loop"} <= set(result["rates"])
     assert result["steps_per_second"] > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
