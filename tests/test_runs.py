@@ -3,11 +3,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from redline.errors import RedlineError
 from redline.files import guarded
 from redline.metrics import MetricsLog, load_metrics
 from redline.runs import Run
+from tests.full_disk import files_limited_to
 
 NOON = datetime(2025, 1, 31, 12, 0, 5)
 
@@ -47,17 +45,6 @@ def write_rows(path: Path, steps: range, resume_at_step: int | None = None) -> b
 def quiet(path: Path, **options: Any) -> MetricsLog:
     """A log on a clock that stands still."""
     return MetricsLog(path, clock=FakeClock(), **options)
-
-
-@contextmanager
-def files_limited_to(num_bytes: int) -> Iterator[None]:
-    """A full disk as far as a process can tell: writes past the limit are cut short, then refused."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 # The folder

@@ -128,6 +128,7 @@ def stable_baselines3(config: TrainConfig) -> Contestant:
     """SB3's PPO on our vector env."""
     try:
         from stable_baselines3 import PPO
+        from stable_baselines3.common.logger import Logger
     except ImportError as error:
         raise RedlineError("Stable-Baselines3 is not installed. Try: pip install 'redline[peers]'") from error
     from redline.envs.sb3 import Sb3VecEnv
@@ -144,6 +145,7 @@ def stable_baselines3(config: TrainConfig) -> Contestant:
         ent_coef=ppo.entropy, vf_coef=ppo.value, max_grad_norm=ppo.max_grad_norm, seed=config.seed, device="cpu",
         policy_kwargs={"net_arch": nets},
     )  # fmt: skip
+    model.set_logger(Logger(folder=None, output_formats=[]))  # its own would leave a folder behind with every update
     model.learn(0)  # sets up what a first learn needs
 
     def update() -> int:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from itertools import pairwise
-
 import numpy as np
 
-from redline.bench.measure import Throughput, take_turns
+from redline.bench.measure import Throughput
+from redline.bench.stepping import Stepper, race
 from redline.sims.petri import kernel
 from redline.sims.petri.net import Net
 from redline.sims.petri.state import new_finals, new_state
@@ -16,10 +13,11 @@ from redline.sims.petri.tables import tabulate
 from redline.sims.speed import at_speed
 
 
-class Stepper:
-    """Steps a batch of envs with random legal actions, drawn from each env's own stream, on one thread or several."""
+class NetStepper(Stepper):
+    """Steps a batch of envs with random legal actions, drawn from each env's own stream."""
 
     def __init__(self, num_envs: int, net: Net, turbo: bool, threads: int = 1, seed: int = 0) -> None:
+        super().__init__(num_envs, threads)
         self._tables, sizes = tabulate(net)
         self._state, self._finals = new_state(num_envs, sizes, seed), new_finals(num_envs, sizes)
         self._obs, self._final_obs = (np.zeros((num_envs, sizes.observation), np.float32) for _ in range(2))
@@ -27,22 +25,7 @@ class Stepper:
         self._rewards, self._actions = np.zeros(num_envs), np.zeros(num_envs, np.int64)
         self._terminated, self._truncated = (np.zeros(num_envs, np.bool_) for _ in range(2))
         self._step, self._draw = at_speed(kernel.step, turbo), at_speed(kernel.draw_legal, turbo)
-        bounds = np.linspace(0, num_envs, threads + 1).astype(int)
-        self._slices = [(int(a), int(b)) for a, b in pairwise(bounds)]
-        self._num_envs = num_envs
         at_speed(kernel.reset, turbo)(self._tables, self._state, 0, num_envs, self._obs, self._mask, True)
-
-    def play(self, num_steps: int) -> int:
-        """Step every env `num_steps` times; each thread has its own envs and waits for nobody."""
-        if len(self._slices) == 1:
-            self._play(*self._slices[0], num_steps)
-        else:
-            threads = [threading.Thread(target=self._play, args=(*part, num_steps)) for part in self._slices]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        return num_steps * self._num_envs
 
     def _play(self, first: int, last: int, num_steps: int) -> None:
         for _ in range(num_steps):
@@ -57,13 +40,11 @@ def bench_net(
     net: Net, batch_sizes: tuple[int, ...], threads: tuple[int, ...], seconds: float, turns: int, seed: int
 ) -> dict[tuple[str, int, int], Throughput]:
     """Steps per second by (speed, threads, batch size); drawing the actions and beginning anew included."""
-    contestants: dict[str, Callable[[], int]] = {}
-    keys: dict[str, tuple[str, int, int]] = {}
-    entries = [("compiled", count, size) for size in batch_sizes for count in threads if count <= size]
-    for speed, count, size in [*entries, ("interpreted", 1, 16)]:
-        stepper = Stepper(size, net, speed == "compiled", count, seed)
-        num_steps = max(1, min(128, 100_000 // size)) if speed == "compiled" else 2
-        name = f"{speed} {count} {size}"
-        keys[name] = (speed, count, size)
-        contestants[name] = lambda stepper=stepper, num_steps=num_steps: stepper.play(num_steps)  # type: ignore[misc]
-    return {keys[name]: rate for name, rate in take_turns(contestants, turns, seconds).items()}
+
+    def num_steps(size: int, turbo: bool) -> int:
+        return max(1, min(128, 100_000 // size)) if turbo else 2
+
+    def make_stepper(size: int, turbo: bool, count: int) -> NetStepper:
+        return NetStepper(size, net, turbo, count, seed)
+
+    return race(make_stepper, num_steps, batch_sizes, threads, seconds, turns)

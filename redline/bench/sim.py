@@ -6,15 +6,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from redline.bench.measure import Throughput, take_turns
+from redline.bench.measure import Throughput
+from redline.bench.stepping import Stepper, race
 from redline.sims.cage2 import kernel
 from redline.sims.cage2.observe import Layout
 from redline.sims.cage2.scenario import Scenario
@@ -25,14 +23,15 @@ CYBORG_STEPS_PER_SECOND = 370
 """The original simulator on one core of the machine this was developed on."""
 
 
-class Stepper:
-    """Steps a batch of envs with random Blue actions, drawn beforehand, on one thread or several."""
+class Cage2Stepper(Stepper):
+    """Steps a batch of envs with random Blue actions, drawn beforehand."""
 
     SCRIPT = 128  # steps of prepared actions, played over and over
 
     def __init__(self, num_envs: int, scenario: Scenario, turbo: bool, threads: int = 1, seed: int = 0) -> None:
+        super().__init__(num_envs, threads)
         layout = Layout(scenario)
-        self._settings, self._num_envs = scenario.settings(), num_envs
+        self._settings = scenario.settings()
         self._step = at_speed(kernel.step, turbo)
         self._state = new_state(num_envs, seed)
         self._packed = np.zeros((num_envs, layout.num_words), np.int64)
@@ -40,21 +39,7 @@ class Stepper:
             np.zeros(num_envs), np.zeros(num_envs, np.bool_), np.zeros_like(self._packed), np.zeros(num_envs, np.int32),
         )  # fmt: skip
         self._actions = np.random.default_rng(seed).integers(0, scenario.num_actions, (self.SCRIPT, num_envs))
-        bounds = np.linspace(0, num_envs, threads + 1).astype(int)
-        self._slices = [(int(a), int(b)) for a, b in pairwise(bounds)]
         at_speed(kernel.reset, turbo)(self._state, 0, num_envs, self._settings, self._packed)
-
-    def play(self, num_steps: int) -> int:
-        """Step every env `num_steps` times; each thread has its own envs and waits for nobody."""
-        if len(self._slices) == 1:
-            self._play(*self._slices[0], num_steps)
-        else:
-            threads = [threading.Thread(target=self._play, args=(*part, num_steps)) for part in self._slices]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        return num_steps * self._num_envs
 
     def _play(self, first: int, last: int, num_steps: int) -> None:
         for t in range(num_steps):
@@ -66,28 +51,14 @@ def bench_sim(
     scenario: Scenario, batch_sizes: tuple[int, ...], threads: tuple[int, ...], seconds: float, turns: int, seed: int
 ) -> dict[tuple[str, int, int], Throughput]:
     """Steps per second by (speed, threads, batch size)."""
-    contestants: dict[str, Callable[[], int]] = {}
-    keys: dict[str, tuple[str, int, int]] = {}
-    for size in batch_sizes:
-        for count in threads:
-            if count <= size:
-                _enter(contestants, keys, "compiled", count, size, Stepper(size, scenario, True, count, seed))
-    _enter(contestants, keys, "interpreted", 1, 16, Stepper(16, scenario, False, 1, seed))
-    return {keys[name]: rate for name, rate in take_turns(contestants, turns, seconds).items()}
 
+    def num_steps(size: int, turbo: bool) -> int:
+        return max(1, min(Cage2Stepper.SCRIPT, 200_000 // size)) if turbo else 4
 
-def _enter(
-    contestants: dict[str, Callable[[], int]],
-    keys: dict[str, tuple[str, int, int]],
-    speed: str,
-    threads: int,
-    size: int,
-    stepper: Stepper,
-) -> None:
-    name = f"{speed} {threads} {size}"
-    keys[name] = (speed, threads, size)
-    steps = max(1, min(Stepper.SCRIPT, 200_000 // size)) if speed == "compiled" else 4
-    contestants[name] = lambda: stepper.play(steps)
+    def make_stepper(size: int, turbo: bool, count: int) -> Cage2Stepper:
+        return Cage2Stepper(size, scenario, turbo, count, seed)
+
+    return race(make_stepper, num_steps, batch_sizes, threads, seconds, turns)
 
 
 FIRST_STEP = (

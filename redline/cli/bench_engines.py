@@ -89,7 +89,7 @@ def _with_turbo(env: str, options: dict[str, Any], turbo: bool) -> dict[str, Any
     return {**options, "turbo": turbo} if is_simulator(env) else options
 
 
-def bench_engines(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
     parts: dict[str, type] = {"bench": Engines}
     arguments, name, options = env_parts(arguments, parts)

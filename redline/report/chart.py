@@ -133,7 +133,7 @@ def share_bar(parts: Sequence[tuple[str, float]], *, title: str, width: int = 76
         block = _tag(
             "rect", x=x, y=36, width=max(length - 2, 0.5), height=30, rx=min(3, length / 4), fill=paint(_hue(k))
         )
-        drawn.append(_tag("g", _tag("title", escape(f"{name}: {percents[k]}")) + block))
+        drawn.append(_tag("g", _hover(f"{name}: {percents[k]}") + block))
         left, baseline = column_width * (k % num_columns), 94 + 24 * (k // num_columns)
         drawn.append(_tag("rect", x=left, y=baseline - 10, width=11, height=11, rx=2.5, fill=paint(_hue(k))))
         drawn.append(_text(left + indent, baseline, percents[k], text_anchor="end", size=13, font_weight=600))
@@ -255,7 +255,7 @@ def _curve(line: Series, points: np.ndarray, x_axis: _Axis, y_axis: _Axis, k: in
     path = "".join(f"M{_path(x[run], y[run])}" for run in runs)
     if line.quiet:
         thin = _tag("path", d=path, fill="none", stroke=paint("axis"), stroke_opacity=0.6, stroke_linejoin="round")
-        return _tag("g", _tag("title", escape(line.name)) + thin)
+        return _tag("g", _hover(line.name) + thin)
     drawn = _tag(
         "path", d=path, fill="none", stroke=paint(_hue(k)), stroke_width=2, stroke_linejoin="round", **_dash(k)
     )
@@ -265,7 +265,7 @@ def _curve(line: Series, points: np.ndarray, x_axis: _Axis, y_axis: _Axis, k: in
         runs = _runs(np.isfinite(low) & np.isfinite(high))
         loops = (f"M{_path(x[run], high[run])}L{_path(x[run][::-1], low[run][::-1])}Z" for run in runs)
         drawn = _tag("path", d="".join(loops), fill=paint(_hue(k)), fill_opacity=0.18) + drawn
-    return _tag("g", _tag("title", escape(line.name)) + drawn)
+    return _tag("g", _hover(line.name) + drawn)
 
 
 def _rows(axis: _Axis, left: float, right: float) -> list[str]:
@@ -343,7 +343,7 @@ def _bar(bar: Bar, axis: _Axis, middle: float, unit: str) -> str:
     zero = axis.zero()
     value, low, high = (axis.at(v) for v in (bar.value, *_interval(bar, axis.log)))
     colour = paint(bar.colour or HUES[0])
-    parts = [_tag("title", escape(f"{bar.label}: {short(bar.value)} {unit}"))]
+    parts = [_hover(f"{bar.label}: {short(bar.value)} {unit}")]
     parts.append(_tag("rect", x=min(zero, value), y=middle - 10, width=abs(value - zero), height=20, rx=2, fill=colour))
     if low != high:
         whisker = f"M{low:.1f} {middle}H{high:.1f}M{low:.1f} {middle - 4}v8M{high:.1f} {middle - 4}v8"
@@ -388,8 +388,13 @@ def _text(
 ) -> str:
     """Words on a baseline, cut to `room` pixels. What was cut can be read by pointing at it."""
     shown = fit(words, room, size)
-    full = _tag("title", escape(words)) if shown != words else ""
+    full = _hover(words) if shown != words else ""
     return _tag("text", escape(shown) + full, x=x, y=y, font_size=size, fill=paint(colour), **style)
+
+
+def _hover(words: str) -> str:
+    """What pointing at a shape says."""
+    return _tag("title", escape(words))
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, **attributes: str | float) -> str:

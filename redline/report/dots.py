@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redline.report.chart import _Axis, _axis, _columns, _drawable, _no_data, _rows, _svg, _tag, _text
-from redline.report.page import _show, escape, paint, text_width
+from redline.report.chart import _Axis, _axis, _columns, _drawable, _hover, _no_data, _rows, _svg, _tag, _text
+from redline.report.page import _show, paint, text_width
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def dot_rows(
             parts.append(_dot(dot, float(axis.at(dot.value)), y, f"M{low:.1f} {y:.1f}H{high:.1f}", 5))
         elif dot in drawn:
             arrow = f"M{start - 12:.1f} {y:.1f}l9 -5v10Z"
-            parts.append(_tag("g", _hover(dot) + _tag("path", d=arrow, fill=paint(dot.kind.colour))))
+            parts.append(_tag("g", _hover(_words(dot)) + _tag("path", d=arrow, fill=paint(dot.kind.colour))))
     return _svg(parts, title, width, bottom + 50, standalone)
 
 
@@ -105,7 +105,7 @@ def _places(count: int) -> list[float]:
 
 def _dot(dot: Dot, x: float, y: float, whisker: str, size: float) -> str:
     line = _tag("path", d=whisker, stroke=paint(dot.kind.colour), stroke_width=size / 3, stroke_opacity=0.6)
-    return _tag("g", _hover(dot) + (line if dot.spread > 0 else "") + _marker(dot.kind, x, y, size))
+    return _tag("g", _hover(_words(dot)) + (line if dot.spread > 0 else "") + _marker(dot.kind, x, y, size))
 
 
 def _marker(kind: Kind, x: float, y: float, size: float) -> str:
@@ -119,8 +119,8 @@ def _marker(kind: Kind, x: float, y: float, size: float) -> str:
     return _tag("circle", cx=x, cy=y, r=size, fill=colour)
 
 
-def _hover(dot: Dot) -> str:
-    return _tag("title", escape(f"{dot.label}: {_value(dot)} ({dot.kind.name})"))
+def _words(dot: Dot) -> str:
+    return f"{dot.label}: {_value(dot)} ({dot.kind.name})"
 
 
 def _value(dot: Dot) -> str:

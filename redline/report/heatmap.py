@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from redline.report.chart import _no_data, _svg, _tag, _text
-from redline.report.page import _show, escape, paint, text_width
+from redline.report.chart import _hover, _no_data, _svg, _tag, _text
+from redline.report.page import _show, paint, text_width
 
 ABOVE, BELOW = "blue", "orange"
 STRONGEST = 0.75
@@ -49,7 +49,7 @@ def heat_map(
         parts.append(_text(label_room, y + 27, name, size=13, text_anchor="end", room=label_room))
         for c, column in enumerate(columns):
             x, words = left + cell_width * c, _show(float(cells[r, c]))
-            hover = _tag("title", escape(f"{name}, {column}: {words}"))
+            hover = _hover(f"{name}, {column}: {words}")
             parts.append(_tag("g", hover + _cell(x, y, cell_width, row_height, strengths[r, c], words)))
     return _svg(parts, title, width, bottom + 4, standalone)
 

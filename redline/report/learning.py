@@ -14,7 +14,7 @@ from redline.report.page import Section, facts, figure, note, page, short, table
 from redline.report.petri import HEADING, schedule_section_html
 from redline.runs import Run
 from redline.timing.breakdown import Breakdown
-from redline.timing.rows import Row, rows
+from redline.timing.rows import leaves, rows
 
 SCORES = "scores.json"
 SCHEDULE = "schedule.json"
@@ -150,15 +150,9 @@ def _scores(scores: dict[str, Any]) -> str:
 
 
 def _time(breakdown: Breakdown) -> str:
-    parts = [(row.name, row.share) for row in _leaves(breakdown) if row.share > 0]
+    parts = [(row.name, row.share) for row in leaves(breakdown) if row.share > 0]
     lines = [["\u2003" * row.depth + row.name, f"{row.seconds:.2f}", f"{row.share:.1%}"] for row in rows(breakdown)]
     return figure(share_bar(parts, title="Share of the training time")) + table(["part", "seconds", "share"], lines)
-
-
-def _leaves(breakdown: Breakdown) -> list[Row]:
-    """Rows that have no rows below them."""
-    every = rows(breakdown)
-    return [row for row, after in zip(every, [*every[1:], every[-1]], strict=True) if after.depth <= row.depth]
 
 
 def _settings(config: dict[str, Any]) -> str:

@@ -190,6 +190,18 @@ def percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %") if share >= 0.0995 else f"{share:.1%}".replace("%", " %")
 
 
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it: 1.25 s, 12.3 ms, 79 µs."""
+    scale, unit = time_unit(seconds)
+    return f"{short(seconds * scale)} {unit}"
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The unit that suits a time, after how many of it make a second."""
+    size = abs(seconds)
+    return (1.0, "s") if size >= 0.9995 or not size else (1e3, "ms") if size >= 0.9995e-3 else (1e6, "µs")
+
+
 def text_width(words: str, size: float = 12) -> float:
     """Roughly how many pixels the words take. A little too many is better than too few."""
     narrow, wide = "ijltfrI.,:;'|!()[]/ ", "mwMW%@…"

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from redline.errors import RedlineError
 from redline.files import reason
-from redline.report.chart import _line, _svg, _tag, _text
-from redline.report.page import PALETTE, escape, paint
+from redline.report.chart import _hover, _line, _svg, _tag, _text
+from redline.report.page import PALETTE, paint
 
 PNG_DPI = 200
 PIXELS_PER_INCH = 100
@@ -87,7 +87,7 @@ def _svg_box(box: Box) -> str:
     )
     if box.opacity < 1:
         look["opacity"] = box.opacity
-    return _tag("rect", _tag("title", escape(box.tip)) if box.tip else "", **place, **look)
+    return _tag("rect", _hover(box.tip) if box.tip else "", **place, **look)
 
 
 def _svg_words(words: Words) -> str:

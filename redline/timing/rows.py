@@ -81,6 +81,12 @@ def rows(breakdown: Breakdown, details: bool = True) -> list[Row]:
     return [*found, _unaccounted(breakdown)]
 
 
+def leaves(breakdown: Breakdown) -> list[Row]:
+    """Rows that have no rows below them."""
+    every = rows(breakdown)
+    return [row for row, after in zip(every, [*every[1:], every[-1]], strict=True) if after.depth <= row.depth]
+
+
 def row_seconds(breakdown: Breakdown) -> dict[str, float]:
     """Seconds by the name of the row."""
     return {row.name: row.seconds for row in rows(breakdown)}

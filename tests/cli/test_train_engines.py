@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import pytest
 
 from redline.cli import main
 from redline.engines import ENGINES
+from redline.engines.auto import choose
 
 SMALL = ["--num-envs", "4", "--num-steps", "20", "--workers", "2", "--eval-episodes", "4"]
 TROUBLE = """
@@ -75,7 +77,10 @@ def test_the_plan_is_printed_and_says_when_there_are_too_many_workers(
     assert "more than the" in said
 
 
-def test_auto_tries_the_engines_and_says_why_it_takes_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_auto_tries_the_engines_and_says_why_it_takes_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("redline.learn.train.choose", functools.partial(choose, seconds=0.1))
     arguments = ["slow?mean_ms=1&wait=true", "--engine", "auto", "--total-steps", "80", *SMALL, "--runs", tmp_path]
     assert redline("train", *arguments) == 0
     said = capsys.readouterr().err
@@ -137,7 +142,7 @@ def test_bad_input_is_refused_in_one_line(arguments, line, in_folder: Path, caps
 )
 def test_a_long_collect_is_broken_off_and_nothing_is_left(name: str, number: int, code: int, tmp_path: Path):
     mark = f"REDLINE_TEST_{os.getpid()}_{time.monotonic_ns()}"
-    arguments = ["slow?mean_ms=50", "--engine", name, "--num-envs", "64", "--total-steps", "1000000"]
+    arguments = ["slow?mean_ms=50&wait=true", "--engine", name, "--num-envs", "16", "--total-steps", "1000000"]
     process = subprocess.Popen(
         [sys.executable, "-m", "redline", "train", *arguments, "--run-dir", str(tmp_path / "run")],
         stderr=subprocess.PIPE, text=True, env={**os.environ, mark: "1"}, start_new_session=True,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -14,18 +15,19 @@ needs_sb3 = pytest.mark.skipif(
 )
 
 
-def run(name: str, *arguments: str) -> str:
-    """What an example prints. A warning of any kind counts as a failure."""
+def run(name: str, *arguments: str, tmp: Path) -> str:
+    """What an example prints; SB3 leaves a folder in `tmp`. A warning of any kind counts as a failure."""
     command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, cwd=EXAMPLES.parent, capture_output=True, text=True)
+    environment = {**os.environ, "TMPDIR": str(tmp)}
+    done = subprocess.run(command, cwd=EXAMPLES.parent, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @needs_sb3
 @pytest.mark.parametrize(("name", "num_steps"), [("sb3_single.py", 2048), ("sb3_batched.py", 8192)])
-def test_an_example_trains_and_says_how_it_scored_before_and_after(name, num_steps):
-    before, after = run(name, "--total-steps", "100").splitlines()  # rounded up to one whole update
+def test_an_example_trains_and_says_how_it_scored_before_and_after(name, num_steps, tmp_path):
+    before, after = run(name, "--total-steps", "100", tmp=tmp_path).splitlines()  # rounded up to one whole update
     number = r"(-\d+\.\d)"
     assert re.fullmatch(f"Mean episode reward before training: {number}", before)
     assert re.fullmatch(f"Mean episode reward after {num_steps} steps: {number}", after)

@@ -509,9 +509,10 @@ def unwatched(script: str) -> str:
 
 
 @pytest.mark.parametrize(("script", "env_steps"), [("cleanrl_style.py", 512), ("sb3_ppo.py", 2048)])
-def test_a_real_ppo_does_the_same_watched(script, env_steps, capsys):
+def test_a_real_ppo_does_the_same_watched(script, env_steps, capsys, monkeypatch, tmp_path):
     if script == "sb3_ppo.py":
         pytest.importorskip("stable_baselines3")
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # for the folder that SB3 leaves behind
     found = run(script)
     assert found.traceback is None
     assert capsys.readouterr().out == unwatched(script)

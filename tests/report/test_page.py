@@ -1,7 +1,3 @@
-import shutil
-import subprocess
-import zlib
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -22,45 +18,9 @@ from redline.report.page import (
     table,
     text_width,
 )
+from tests.report.reading import Outline, browse, needs_browser, pixels
 
-CHROMIUM = shutil.which("chromium")
 ATTACK = "<script>document.title = 'owned'</script>"
-
-
-class Outline(HTMLParser):
-    """Reads HTML, insists that tags are balanced, and keeps what a reader sees, as (path of tags, text)."""
-
-    VOID = {"meta", "br", "hr", "img", "link"}
-
-    def __init__(self, document: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.texts: list[tuple[str, str]] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(document)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if data.strip():
-            self.texts.append((self.open[-1] if self.open else "", data.strip()))
-
-    def inside(self, tag: str) -> list[str]:
-        return [text for where, text in self.texts if where == tag]
-
-    def classes(self, tag: str) -> list[str | None]:
-        return [attributes.get("class") for name, attributes in self.tags if name == tag]
 
 
 def sample_page(title: str = "Report") -> str:
@@ -223,42 +183,23 @@ def test_every_hue_can_be_told_from_the_surface(mode):
     assert min(contrast(PALETTE[text][mode], PALETTE["soft"][mode]) for text in ("ink", "muted")) >= 4.5
 
 
-def browse(folder: Path, document: str, *options: str) -> str:
+def browse_page(folder: Path, document: str, *options: str) -> str:
     (folder / "report.html").write_text(document, encoding="utf-8")
-    quiet = "--no-first-run --disable-background-networking --disable-component-update --disable-sync --disable-quic"
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        *quiet.split(),
-        f"--user-data-dir={folder}/profile",
-    ]
-    url = (folder / "report.html").as_uri()
-    return subprocess.run([*command, *options, url], capture_output=True, text=True, timeout=120, check=True).stdout
+    return browse(folder / "report.html", *options).stdout
 
 
-def first_pixel(png: Path) -> tuple[int, ...]:
-    """Red, green and blue of the top left pixel, which no PNG filter changes."""
-    data, at, packed = png.read_bytes(), 8, b""
-    while at < len(data):
-        length = int.from_bytes(data[at : at + 4], "big")
-        packed += data[at + 8 : at + 8 + length] if data[at + 4 : at + 8] == b"IDAT" else b""
-        at += length + 12
-    return tuple(zlib.decompress(packed)[1:4])
-
-
-@pytest.mark.skipif(not CHROMIUM, reason="needs chromium on PATH")
+@needs_browser
 @pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
 def test_a_browser_shows_the_page_in_the_mode_of_the_reader(tmp_path, mode):
     picture = tmp_path / "report.png"
     scheme = f"--blink-settings=preferredColorScheme={1 - mode}"
-    browse(tmp_path, sample_page(), scheme, f"--screenshot={picture}", "--window-size=1000,1600")
-    assert first_pixel(picture) == tuple(bytes.fromhex(PALETTE["surface"][mode][1:]))
+    browse_page(tmp_path, sample_page(), scheme, f"--screenshot={picture}", "--window-size=1000,1600")
+    top_left = pixels(picture)[1:4]  # no PNG filter changes it
+    assert top_left == bytes.fromhex(PALETTE["surface"][mode][1:])
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="needs chromium on PATH")
+@needs_browser
 def test_a_browser_does_not_run_a_run_named_like_a_script(tmp_path):
-    dom = browse(tmp_path, sample_page(title=ATTACK), "--dump-dom")
+    dom = browse_page(tmp_path, sample_page(title=ATTACK), "--dump-dom")
     assert "<title>&lt;script&gt;document.title" in dom
     assert dom.count("<svg") == 3

@@ -1,10 +1,6 @@
 """The page of a profile, on made-up profiles and, where there is one, in a real browser."""
 
 import re
-import shutil
-import subprocess
-import zlib
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,25 +12,16 @@ from redline.learn.config import TrainConfig
 from redline.profiler.advise import Advice
 from redline.profiler.modes import Comparison
 from redline.profiler.record import Batch, Profile
-from redline.report.page import PALETTE
-from redline.report.profile import (
-    LOOKS,
-    MOST_BLOCKS,
-    SPAN_ROWS,
-    Block,
-    duration,
-    headline,
-    last_batch,
-    own_blocks,
-    slices,
-    write_profile,
-)
+from redline.report.page import PALETTE, duration
+from redline.report.profile import headline, write_profile
+from redline.report.row_looks import LOOKS
+from redline.report.timeline import MOST_BLOCKS, SPAN_ROWS, Block, last_batch, own_blocks, slices
 from redline.timing.breakdown import Breakdown
 from redline.timing.rows import PARTS, rows
 from redline.timing.trace import MAIN, Trace
 from redline.timing.workers import WorkerTimes
+from tests.report.reading import Outline, browse, needs_browser, pixels
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 ATTACK = "<script>console.error('owned')</script>"
 
 OUTER = {("collect",): 0.7, ("learn",): 0.25, ("log",): 0.04}
@@ -45,37 +32,6 @@ INNER = {
     ("learn", "gradient", "loss"): 0.08, ("learn", "gradient", "backward"): 0.06, ("learn", "optimizer"): 0.03,
     ("learn", "imitate"): 0.01,
 }  # fmt: skip
-
-
-class Outline(HTMLParser):
-    """Reads HTML, insists that tags are balanced, and keeps what a reader sees."""
-
-    def __init__(self, document: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.texts: list[tuple[str, str]] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(document)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if data.strip():
-            self.texts.append((self.open[-1] if self.open else "", data.strip()))
-
-    def inside(self, tag: str) -> list[str]:
-        return [text for where, text in self.texts if where == tag]
 
 
 def breakdown(seconds: float = 1.0, env: float = 1.0) -> Breakdown:
@@ -356,28 +312,10 @@ def test_a_page_that_cannot_be_written_is_one_line(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(not BROWSER, reason="needs chromium or google-chrome on PATH")
+@needs_browser
 def test_a_browser_shows_the_page_without_complaint(tmp_path):
     everything(tmp_path)
     picture = tmp_path / "profile.png"
-    quiet = "--no-first-run --disable-background-networking --disable-component-update --disable-sync --disable-quic"
-    done = subprocess.run(
-        [
-            BROWSER, "--headless", "--no-sandbox", "--disable-gpu", *quiet.split(), "--enable-logging=stderr",
-            f"--user-data-dir={tmp_path}/browser", f"--screenshot={picture}", "--window-size=1000,3000",
-            (tmp_path / "profile.html").as_uri(),
-        ],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    assert "CONSOLE" not in done.stderr
+    options = ("--enable-logging=stderr", f"--screenshot={picture}", "--window-size=1000,3000")
+    assert "CONSOLE" not in browse(tmp_path / "profile.html", *options).stderr
     assert len(set(pixels(picture))) > 100
-
-
-def pixels(png: Path) -> bytes:
-    """The filtered pixels of a picture: all alike where nothing was drawn."""
-    data, at, packed = png.read_bytes(), 8, b""
-    while at < len(data):
-        length = int.from_bytes(data[at : at + 4], "big")
-        packed += data[at + 8 : at + 8 + length] if data[at + 4 : at + 8] == b"IDAT" else b""
-        at += length + 12
-    return zlib.decompress(packed)
