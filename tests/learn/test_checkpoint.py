@@ -3,13 +3,11 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import resource
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,6 +21,7 @@ from redline import runs
 from redline.errors import RedlineError
 from redline.learn import checkpoint
 from redline.learn.checkpoint import ARRAYS, MANIFEST, VALUES, discard_after, latest, load, resolve, save
+from tests.full_disk import files_limited_to
 
 FILES = (ARRAYS, VALUES, MANIFEST)
 
@@ -56,17 +55,6 @@ def forge_manifest(path: Path, **changes: Any) -> None:
     manifest: dict[str, Any] = {"format": 1, "step": 1, "files": files} | changes
     manifest["sha256"] = checkpoint._manifest_sha256(manifest)
     (path / MANIFEST).write_text(json.dumps(manifest))
-
-
-@contextmanager
-def files_limited_to(num_bytes: int) -> Iterator[None]:
-    """A full disk as far as a process can tell: writes past the limit are cut short, then refused."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 # What goes in comes out
