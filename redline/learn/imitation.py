@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from redline.learn.adam import Adam
 from redline.learn.elite import Episode
 from redline.learn.policy import Policy
 
@@ -78,7 +79,7 @@ def models(policy: Policy, episodes: Sequence[Episode], gamma: float, progress: 
 
 def clone(policy: Policy, models: Demonstrations, rng: np.random.Generator) -> int:
     """Train the policy alone on demonstrations until it follows them, or for so many rounds. Returns the rounds."""
-    optimizer = torch.optim.Adam([policy.weights], lr=CLONING_RATE)
+    optimizer = Adam(policy.weights, CLONING_RATE)
     for done in range(CLONING_ROUNDS):
         if done % 50 == 0 and models.are_followed(policy):
             return done

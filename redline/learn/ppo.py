@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from redline.learn.adam import Adam
 from redline.learn.batch import Batch, Gatherer, Steps, plain_batch
 from redline.learn.config import PPOConfig
 from redline.learn.fused import Gradient, part_gradient
@@ -86,7 +87,7 @@ class PPO:
         """`fused` works gradients out by hand instead of by autograd; by default where that can be done, on the CPU."""
         self.policy, self.config, self.dedup = policy, config, dedup
         self.fused = policy.device.type == "cpu" if fused is None else fused
-        self.optimizer = torch.optim.Adam([policy.weights], lr=config.learning_rate, eps=1e-5, fused=True)
+        self.optimizer = Adam(policy.weights, config.learning_rate, eps=1e-5)
         self._rng = np.random.default_rng(seed)
         self.scale = Scale()
         self._entropy = config.entropy
@@ -108,8 +109,7 @@ class PPO:
         config = self.config
         left = 1 - progress
         self._entropy = config.entropy * (left if config.anneal_entropy else 1)
-        for group in self.optimizer.param_groups:
-            group["lr"] = config.learning_rate * (left if config.anneal else 1)
+        self.optimizer.learning_rate = config.learning_rate * (left if config.anneal else 1)
         with watch.span("gae"):
             rollouts, steps = self._steps(rollout, earlier)
         with watch.span("batch"):
@@ -249,7 +249,7 @@ class PPO:
         variance = float(np.var(fresh))
         unexplained = float(np.var(fresh - rollout.flat(rollout.values)))
         return {
-            "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
+            "learning_rate": self.optimizer.learning_rate,
             "distinct": float(len(rollout.observations)),
             "explained_variance": 1 - unexplained / variance if variance else float("nan"),
             "loss": float(losses[-1].total),
@@ -263,15 +263,7 @@ class PPO:
 
     def snapshot_arrays(self) -> dict[str, np.ndarray]:
         """The optimiser's state, and the unit of returns."""
-        states = self.optimizer.state_dict()["state"]
-        return {
-            "scale": self.scale.snapshot(),
-            **{
-                f"{index}.{name}": tensor.cpu().numpy().copy()
-                for index, state in states.items()
-                for name, tensor in state.items()
-            },
-        }
+        return {"scale": self.scale.snapshot(), **self.optimizer.snapshot()}
 
     def order_state(self) -> dict[str, Any]:
         """The state of the random order of minibatches."""
@@ -279,15 +271,8 @@ class PPO:
 
     def restore(self, arrays: dict[str, np.ndarray], order_state: dict[str, Any]) -> None:
         """Go on from what `snapshot_arrays` and `order_state` gave."""
-        state: dict[int, dict[str, Tensor]] = {}
         self.scale.restore(arrays.get("scale"))
-        for key, array in arrays.items():
-            if key == "scale":
-                continue
-            index, name = key.split(".")
-            state.setdefault(int(index), {})[name] = torch.from_numpy(array.copy())
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.optimizer.restore(arrays)
         self._rng.bit_generator.state = order_state
 
 

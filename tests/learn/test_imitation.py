@@ -171,6 +171,7 @@ def test_a_cloned_trainer_plays_what_it_was_shown():
         env_options={"wafers": 3, "lenient": True},
         num_envs=2,
         num_steps=8,
+        warm_start="best",
         clone=True,
     )
     trainer = Trainer(config)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -67,9 +68,14 @@ def random_rollout(policy: Policy, masked: bool = False, moved: float = 0.0, see
 def gradients(learner: PPO, rollout: Rollout, **options: Any) -> list[np.ndarray]:
     """The gradient of every optimiser step of an update."""
     found: list[np.ndarray] = []
-    hook = learner.optimizer.register_step_pre_hook(lambda *_: found.append(learner.policy.weights.grad.numpy().copy()))
-    learner.update(rollout, Stopwatch(), **options)
-    hook.remove()
+    step = learner.optimizer.step
+
+    def noted_step() -> None:
+        found.append(learner.policy.weights.grad.numpy().copy())  # type: ignore[union-attr]
+        step()
+
+    with mock.patch.object(learner.optimizer, "step", noted_step):
+        learner.update(rollout, Stopwatch(), **options)
     return found
 
 
