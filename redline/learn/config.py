@@ -115,6 +115,8 @@ class TrainConfig:
                 at_least(1, **{name: getattr(self, name)})
         if self.total_steps is not None and self.total_episodes is not None:
             raise RedlineError("Both --total-steps and --total-episodes were given. Pass one of them.")
+        if self.clone and self.warm_start is None:
+            raise RedlineError("--clone was given, but nothing to follow. Try --clone --warm-start best.")
         if any(width < 1 for width in self.hidden):
             raise RedlineError(f"A layer cannot have {min(self.hidden)} units. Try --hidden 64,64.")
         batch = self.num_envs * self.num_steps

@@ -19,7 +19,7 @@ from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
 from redline.learn.elite import Elite
-from redline.learn.imitation import Demonstrations, clone, models
+from redline.learn.imitation import Demonstrations, clone, models, settle
 from redline.learn.policy import Policy
 from redline.learn.portable import unpacker
 from redline.learn.ppo import PPO
@@ -107,6 +107,9 @@ class Trainer:
         self.number += 1
         self.step += rollout.num_steps
         self.episodes += len(rollout.episode_returns)
+        if self.elite.episodes and self.progress >= 1.0:
+            with watch.span("learn"), watch.span("imitate"):
+                settle(self.policy, self.elite.episodes[0], np.random.default_rng(config.seed))
         metrics = {**_episode_metrics(rollout), **metrics, **self._fault_metrics()}
         return Update(self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap())
 

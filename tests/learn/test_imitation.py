@@ -13,7 +13,7 @@ import torch
 from redline.errors import RedlineError
 from redline.learn.config import PPOConfig, TrainConfig
 from redline.learn.elite import Episode
-from redline.learn.imitation import DECIDE, Demonstrations, clone, models
+from redline.learn.imitation import DECIDE, Demonstrations, clone, models, settle
 from redline.learn.policy import Policy
 from redline.learn.ppo import PPO
 from redline.learn.recipes import recipe
@@ -69,6 +69,23 @@ def test_a_cloned_policy_follows_its_model():
     assert not models_.are_followed(policy)
     clone(policy, models_, np.random.default_rng(0))
     assert models_.are_followed(policy)
+
+
+def test_a_policy_settles_for_the_best_episode():
+    policy = make_policy()
+    best = episode(policy, 10)
+    settle(policy, best, np.random.default_rng(0))
+    assert Demonstrations(policy, [best]).are_followed(policy)
+
+
+def test_a_policy_stays_as_it_is_where_it_cannot_follow():
+    policy = make_policy()
+    best = episode(policy, 10)
+    twice = Episode(*(np.concatenate([part, part]) for part in best))
+    twice.actions[0] = next(a for a in np.flatnonzero(best.masks[0]) if a != best.actions[0])
+    before = policy.weights.detach().clone()
+    settle(policy, twice, np.random.default_rng(0))
+    assert policy.weights.equal(before)
 
 
 def test_towards_the_end_the_best_episode_is_imitated_alone():
@@ -176,6 +193,11 @@ def test_a_cloned_trainer_plays_what_it_was_shown():
     )
     trainer = Trainer(config)
     assert Demonstrations(trainer.policy, trainer.elite.episodes).are_followed(trainer.policy)
+
+
+def test_a_clone_of_nothing_is_refused():
+    with pytest.raises(RedlineError, match="nothing to follow"):
+        TrainConfig("petri:cluster/S-0", clone=True)
 
 
 def test_it_learns_to_schedule_a_job_shop():

@@ -520,14 +520,19 @@ class Oracle:
     def _reward(self) -> float:
         if not self.net.goal:
             return 0.0
-        goal, rules, account = sum(self.net.goal.values()), self.net.rules, self.account
+        goal, rules = sum(self.net.goal.values()), self.net.rules
         gone = len(self._scrap())
         if rules.lenient:
-            late = 2.0 * account["late"] / (rules.lower_bound or 1) + (0.03 if self.outcome == "scrap" else 0.0)
-            return self._timely(goal, gone, self.outcome == "deadlock") - late
+            return self._timely(goal, gone, self.outcome == "deadlock") - self._lateness()
         return self._timely(
             goal, gone, self.outcome == "deadlock" or (self.outcome == "scrap" and not rules.scrap_place)
         )
+
+    def _lateness(self) -> float:
+        scrap, seconds = self.outcome == "scrap", self.account["late"]
+        if self.net.rules.reward == "makespan":
+            return 2.0 * seconds / (self.net.rules.lower_bound or 1) + (0.03 if scrap else 0.0)
+        return 20.0 * seconds + (4000.0 if scrap else 0.0)
 
     def _timely(self, goal: int, gone: int, failed: bool) -> float:
         rules, account = self.net.rules, self.account

@@ -92,6 +92,7 @@ LOSSY: list[dict[str, Any]] = [
 LENIENT: list[dict[str, Any]] = [
     {"wafers": 8},
     {"route": "1-1", "arms": 2, "cleaning": True, "gate": "derived"},
+    {"route": "J-0", "reward": "ct_dense", "hold": "hard"},
     {"device": "cascade_full", "wip_limit": "2", "wafers": 4, "clock": "serial"},
 ]
 SWAPPED: list[dict[str, Any]] = [

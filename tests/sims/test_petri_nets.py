@@ -643,12 +643,9 @@ def test_a_file_that_is_no_schedule_is_refused(tmp_path, text):
 # What is promised of rewards, bounds and endings
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [("stop_on_scrap=off", "either scrapped or late"), ("reward=ct_dense", "has no price for being late")],
-)
-def test_leniency_that_makes_no_sense_is_refused(options, words):
-    assert words in complaint(lambda: parse_petri(f"cluster/S-0?lenient=on&{options}"))
+def test_a_late_wafer_cannot_be_scrapped_too():
+    told = complaint(lambda: parse_petri("cluster/S-0?lenient=on&stop_on_scrap=off"))
+    assert told == "A wafer that overstays is either scrapped or late. Try stop_on_scrap=off with lenient=off."
 
 
 def test_holding_is_limited_whenever_it_would_cost_nothing():

@@ -235,8 +235,17 @@ def score(constants, env):
     if constants.goal == 0:
         return 0.0
     if constants.lenient:
-        return timely(constants, env) - LATE * env.late / constants.lower_bound - LATE_ONCE * (env.outcome == SCRAPPED)
+        return timely(constants, env) - lateness(constants, env)
     return timely(constants, env)
+
+
+@inlined
+def lateness(constants, env):
+    """What being late costs in this step, and at the end of an episode with a late token."""
+    once = env.outcome == SCRAPPED
+    if constants.reward == MAKESPAN:
+        return LATE * env.late / constants.lower_bound + LATE_ONCE * once
+    return -LATE * TIME * env.late - SCRAP * once
 
 
 @inlined

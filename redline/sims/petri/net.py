@@ -306,16 +306,14 @@ def check_rules(net: Net) -> None:
 
 
 def check_lenient(net: Net) -> None:
-    """Lateness is priced token by token, in the currency of the makespan."""
+    """Lateness is priced token by token."""
     rules = net.rules
     if not rules.lenient:
         return
     if not net.routes:
         raise RedlineError(f"The net {net.name!r} only counts its tokens, so it cannot be lenient with one of them.")
     if rules.scrap_place is not None:
-        raise RedlineError("A wafer that overstays is either scrapped or late. Try lenient=on with stop_on_scrap=on.")
-    if rules.reward == "ct_dense":
-        raise RedlineError("The reward ct_dense has no price for being late. Try lenient=on with reward=makespan.")
+        raise RedlineError("A wafer that overstays is either scrapped or late. Try stop_on_scrap=off with lenient=off.")
 
 
 def check_type_intervals(net: Net) -> None:
