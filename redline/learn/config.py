@@ -54,7 +54,7 @@ class PPOConfig:
     """Weight of imitating them."""
 
 
-GOALS = {"cage2": 50_000_000, "petri:jobshop/": 4_000_000, "petri:": 8_000_000}
+GOALS = {"cage2": 50_000_000, "petri:jobshop/": 8_000_000, "petri:": 6_000_000}
 """Env steps to train for where nobody says, by how the env's name begins."""
 
 
@@ -67,8 +67,8 @@ class TrainConfig:
     env_options: tyro.conf.Suppress[dict[str, Any]] = field(default_factory=dict)
     """The env's own options."""
     total_steps: int | None = None
-    """Stop after this many env steps (rounded up to whole updates). Default: 50 million for cage2, 4 million
-    for job shops, 8 million for other timed nets, else 1 million."""
+    """Stop after this many env steps (rounded up to whole updates). Default: 50 million for cage2, 8 million
+    for job shops, 6 million for other timed nets, else 1 million."""
     total_episodes: int | None = None
     """Stop after this many episodes instead."""
     num_envs: int = 512
@@ -98,8 +98,8 @@ class TrainConfig:
     reuse: int = 0
     """Learn again from this many earlier rollouts, with truncated importance weights (V-trace)."""
     warm_start: str | None = None
-    """Timed nets: what a rule does (insertion, SPT, MWR, MOR, FIFO, or best of them), or a schedule FILE.json, is the first
-    of the episodes to imitate (see --elite); none begins without."""
+    """Timed nets: what a rule does (insertion, SPT, MWR, MOR, FIFO, best of them, or near: best if it ends within 20 % of
+    the lower bound), or a schedule FILE.json, is the first of the episodes to imitate (see --elite); none begins without."""
     clone: bool = False
     """Train the policy to follow the warm start before it plays its first episode."""
     ppo: PPOConfig = field(default_factory=PPOConfig)

@@ -17,7 +17,7 @@ DECIDE = 0.75
 """The part of a run after which the policy settles for the best episode it knows."""
 RESOLVE = 5.0
 """How much every step of it counts at the end."""
-CLONING_RATE, SETTLING_RATE, CLONING_ROUNDS = 3e-3, 3e-4, 2000
+CLONING_RATE, SETTLING_RATE, CLONING_ROUNDS = 3e-3, 1e-3, 2000
 
 
 class Demonstrations:

@@ -8,12 +8,12 @@ from redline.envs.petri import PREFIX
 from redline.learn.config import PPOConfig, TrainConfig
 
 NETS = PPOConfig(
-    learning_rate=1e-3, minibatches=8, gamma=1.0, entropy=0.01, anneal_entropy=True, reward_scale=1.0,
+    learning_rate=1e-3, minibatches=8, gamma=1.0, entropy=0.02, anneal_entropy=True, reward_scale=1.0,
     normalise_returns=True, elite=8,
 )  # fmt: skip
 """Timed nets: nothing is left to chance, episodes are long and only their end counts."""
-TOOLS = replace(NETS, minibatches=4, entropy=0.02)
-"""Cluster tools: many ways lead to the goal, and most of the first ones found are not the shortest."""
+TOOLS = replace(NETS, minibatches=4, imitation=5.0)
+"""Cluster tools: what is found by luck is hard to find again, so it is held on to."""
 
 
 def recipe(env: str) -> TrainConfig:
@@ -21,7 +21,7 @@ def recipe(env: str) -> TrainConfig:
     if env.startswith(f"{PREFIX}cluster/"):
         # an untrained policy scraps its first wafer, and learns little from that but not to touch the next
         options = {"lenient": True}
-        return TrainConfig(env, options, num_envs=256, num_steps=64, ppo=TOOLS)
+        return TrainConfig(env, options, num_envs=256, num_steps=64, warm_start="near", ppo=TOOLS)
     if env.startswith(PREFIX):
         return TrainConfig(env, num_envs=256, num_steps=128, warm_start="best", ppo=NETS)
     return TrainConfig(env)
