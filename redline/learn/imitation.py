@@ -17,7 +17,7 @@ DECIDE = 0.75
 """The part of a run after which the policy settles for the best episode it knows."""
 RESOLVE = 5.0
 """How much every step of it counts at the end."""
-CLONING_RATE, SETTLING_RATE, CLONING_ROUNDS = 3e-3, 1e-3, 2000
+CLONING_RATE, CLONING_ROUNDS = 3e-3, 5000
 
 
 class Demonstrations:
@@ -78,18 +78,18 @@ def models(policy: Policy, episodes: Sequence[Episode], gamma: float, progress: 
 
 
 def settle(policy: Policy, best: Episode, rng: np.random.Generator) -> None:
-    """Have the policy's likeliest actions play the best episode, where that can be done by little changes."""
+    """Have the policy's likeliest actions play the best episode, where it can learn to."""
     before = policy.weights.detach().clone()
     model = Demonstrations(policy, [best])
-    clone(policy, model, rng, SETTLING_RATE)
+    clone(policy, model, rng)
     if not model.are_followed(policy):  # what is seen does not always tell what is next in it
         with torch.no_grad():
             policy.weights.copy_(before)
 
 
-def clone(policy: Policy, models: Demonstrations, rng: np.random.Generator, rate: float = CLONING_RATE) -> int:
+def clone(policy: Policy, models: Demonstrations, rng: np.random.Generator) -> int:
     """Train the policy alone on demonstrations until it follows them, or for so many rounds. Returns the rounds."""
-    optimizer = Adam(policy.weights, rate)
+    optimizer = Adam(policy.weights, CLONING_RATE)
     for done in range(CLONING_ROUNDS):
         if done % 50 == 0 and models.are_followed(policy):
             return done
