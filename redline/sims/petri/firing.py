@@ -363,8 +363,8 @@ def judge(net, state, i):
         return
     if has_extras(net) and net.constants[0].scrap_place != NONE:
         discard_overdue(net, state, i)
-    if net.constants[0].goal > 0 and env.finished + env.gone == net.constants[0].goal:
-        env.outcome = DONE if env.scrapped == NONE else SCRAPPED
+    note_end(net, state, i)
+    if env.outcome != RUNNING:
         return
     scrapped = overdue(net, state, i)
     if scrapped != NONE:
@@ -374,6 +374,14 @@ def judge(net, state, i):
             return
     if env.clock >= net.constants[0].horizon:
         env.outcome = OUT_OF_TIME
+
+
+@inlined
+def note_end(net, state, i):
+    """End the episode if everything is done."""
+    env = state.envs[i]
+    if env.outcome == RUNNING and net.constants[0].goal > 0 and env.finished + env.gone == net.constants[0].goal:
+        env.outcome = DONE if env.scrapped == NONE else SCRAPPED
 
 
 @inlined
@@ -451,9 +459,9 @@ def fire_one(net, state, i):
 
 @inlined
 def begin_firing(net, state, i, t):
-    """Fire `t`, and where firings come one after the other let it end."""
+    """Fire `t`, and where firings come one after the other let it end. Nothing is overdue while the clock stands still."""
     fire(net, state, i, t)
-    judge(net, state, i)
+    note_end(net, state, i)
     if has_extras(net) and net.constants[0].clock == SERIAL:
         end_round(net, state, i)
 

@@ -119,8 +119,10 @@ def first_swap(net):
 def offer_waits(net, state, i, mask, can_fire):
     """Mark the waits: there must be something to wait for, and nothing urgent to be late for."""
     constants = net.constants[0]
-    left = next_event(net, state, i) - state.envs[i].clock
-    if left >= FAR - state.envs[i].clock or (constants.non_delay and can_fire):
+    env = state.envs[i]
+    env.next_event = next_event(net, state, i)
+    left = env.next_event - env.clock
+    if env.next_event == FAR or (constants.non_delay and can_fire):
         return
     if round_is_open(net, state, i):
         mask[i, constants.num_groups] = True  # the first wait ends the round; another would do the same
@@ -177,7 +179,7 @@ def act(net, state, i, action):
         return
     if action >= constants.num_groups:
         wait = net.lists[constants.waits + action - constants.num_groups]
-        until = next_event(net, state, i)
+        until = state.envs[i].next_event
         advance(net, state, i, min(until, state.envs[i].clock + wait) if wait > 0 else until)
         return
     if has_extras(net) and action >= first_swap(net):

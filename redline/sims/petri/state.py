@@ -28,6 +28,7 @@ ENV = np.dtype(
         ("underway", np.int32),  # firings begun and not ended: the first so many of `firings`
         ("released", np.int32),
         ("gate_opens", np.int32),
+        ("next_event", np.int32),  # what a wait goes to, as of the latest offer
         ("idle", np.int32),  # time waited since the latest firing
         ("scrapped", np.int32),  # the token that overstayed (its place where tokens are counted), NONE before
         ("gone", np.int32),  # tokens scrapped so far, where the episode goes on without them
