@@ -3,20 +3,32 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+JOBS   ?= 2  # processes that run tests at the same time
+PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: train test lint bench soak clean help
+.PHONY: train test quick slow-list lint format bench soak clean help
 .DEFAULT_GOAL := help
 
 train: $(VENV)/.installed ## train a CAGE-2 defender (half a minute), score it, write its report
 	$(BIN)/redline train cage2
 
-test: $(VENV)/.installed-dev ## run all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.installed-dev ## run all tests (at most 8 minutes on 2 cores; ARGS="tests/learn -k gae" for some of them)
+	$(PYTEST) $(ARGS)
+
+quick: $(VENV)/.installed-dev ## run the tests that take less than a second each (at most 90 seconds), for everyday work
+	$(PYTEST) -m "not slow" $(ARGS)
+
+slow-list: $(VENV)/.installed-dev ## run all tests and write down which take longer, for `make quick` to leave out
+	$(PYTEST) --list-slow
 
 lint: $(VENV)/.installed-dev ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev ## put style right as far as that can be done for you
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 bench: $(VENV)/.installed-dev ## measure the simulator and the training beside its peers (leave the machine alone meanwhile)
 	$(BIN)/redline bench sim cage2

@@ -10,7 +10,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.evaluation import evaluate_policy
 
 from redline import make_env
-from redline.envs.sb3 import Sb3VecEnv
+from redline.sb3 import Sb3VecEnv
 
 NUM_ENVS = 256
 STEPS_PER_EPISODE = 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from redline.errors import RedlineError
@@ -9,22 +10,52 @@ from redline.threads import wait_politely
 from redline.version import __version__
 
 if TYPE_CHECKING:
+    from redline.compiled import kernel, rule, uniform
     from redline.engines import vector
-    from redline.envs import make_env
+    from redline.worlds.encoding import packed, plain, put
+    from redline.worlds.recordings import Recorder
+    from redline.worlds.registry import make_env
+    from redline.worlds.rules import Rules, rules_world
+    from redline.worlds.world import World
 
-__all__ = ["RedlineError", "__version__", "make_env", "vector"]
+__all__ = [
+    "Recorder",
+    "RedlineError",
+    "Rules",
+    "World",
+    "__version__",
+    "kernel",
+    "make_env",
+    "packed",
+    "plain",
+    "put",
+    "rule",
+    "rules_world",
+    "uniform",
+    "vector",
+]
+
+_HOMES = {
+    "Recorder": "redline.worlds.recordings",
+    "Rules": "redline.worlds.rules",
+    "World": "redline.worlds.world",
+    "kernel": "redline.compiled",
+    "make_env": "redline.worlds.registry",
+    "packed": "redline.worlds.encoding",
+    "plain": "redline.worlds.encoding",
+    "put": "redline.worlds.encoding",
+    "rule": "redline.compiled",
+    "rules_world": "redline.worlds.rules",
+    "uniform": "redline.compiled",
+    "vector": "redline.engines",
+}
 
 wait_politely()
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for, so that `redline --help` stays quick."""
-    if name == "make_env":
-        from redline.envs import make_env
-
-        return make_env
-    if name == "vector":
-        from redline.engines import vector
-
-        return vector
-    raise AttributeError(f"module 'redline' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'redline' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return found

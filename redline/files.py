@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
-def encode_json(value: Any) -> bytes:
+def encode_json(value: object) -> bytes:
     """JSON for people to read. Numpy values and paths are welcome; NaN and infinities are written Python's way."""
     return (json.dumps(value, indent=2, default=_plain) + "\n").encode()
 
@@ -70,7 +70,10 @@ def make_folder(path: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Give `path` new content in one stroke. On failure the old content stands."""
+    """Give `path` new content in one stroke. On failure the old content stands. A device is written to, not replaced."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
     draft = path.with_name(f".{path.name}.tmp")
     try:
         write_synced(draft, data)

@@ -136,7 +136,7 @@ def load_metrics(path: Path) -> dict[str, np.ndarray]:
     Torn rows are left out, so a file may be read while a run is writing it.
     """
     if not path.is_file():
-        raise RedlineError(f"There are no metrics at {path}. Pass the metrics.csv of a run that has made an update.")
+        raise RedlineError(f"There are no metrics at {path}. Pass the {path.name} of a run that has made an update.")
     lines = _whole_lines(path.read_bytes())
     if not lines:
         return {}

@@ -1,4 +1,7 @@
-"""Processes of our own: deaf to Ctrl-C, one thread each, and never outliving the process that wanted them."""
+"""Processes of our own: deaf to Ctrl-C, one thread each, and never outliving the process that wanted them.
+
+A `ProcessPool` runs calls in them, and tells how one of them died and what it was at.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from typing import Generic, NamedTuple, TypeVar
 
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 _environment_lock = threading.Lock()
+
+R = TypeVar("R")
 
 
 def how_it_ended(exit_code: int | None) -> str:
@@ -89,3 +100,131 @@ def _parent_is_gone(timeout: float | None) -> bool:
     parent = multiprocessing.parent_process()
     assert parent is not None
     return bool(connection.wait([parent.sentinel], timeout))
+
+
+class ProcessDeath(NamedTuple):
+    """A process of a pool that is gone, and how."""
+
+    pid: int | None
+    how: str  # in words that follow "the worker"
+
+
+class PoolProcess:
+    """A process of a pool, in an executor of its own.
+
+    The death of one process breaks its whole `ProcessPoolExecutor`, which does not say whose call it was. With one
+    process each, neighbours do not notice.
+    """
+
+    def __init__(self, executor: ProcessPoolExecutor) -> None:
+        self._executor = executor
+        (self._process,) = processes_of(executor)
+
+    @property
+    def pid(self) -> int | None:
+        """Its number."""
+        return self._process.pid
+
+    def submit(self, function: Callable[..., R], *args: object) -> Future[R]:
+        """Queue a call. Where the process has died with nothing to do, the call is broken at once."""
+        try:
+            return self._executor.submit(function, *args)
+        except BrokenProcessPool as broken:
+            future: Future[R] = Future()
+            future.set_exception(broken.with_traceback(None))
+            return future
+
+    def death(self) -> ProcessDeath:
+        """How this process, which has broken a call, came to its end."""
+        self._executor.shutdown()  # its thread reads the exit code; whoever reads beside it finds an empty pipe: 255
+        return ProcessDeath(self.pid, how_it_ended(self._process.exitcode))
+
+    def kill(self) -> None:
+        """Have it end at once; what it had to do is broken then."""
+        with contextlib.suppress(ValueError, AttributeError):  # it is gone already
+            self._process.kill()
+
+    def join(self) -> None:
+        """Wait until nothing is left of a process that was killed."""
+        self._executor.shutdown(cancel_futures=True)
+
+
+class ProcessPool(Generic[R]):
+    """Processes that run calls, and tell of one that dies.
+
+    `launch` calls what it is given where new processes are ours from birth, and returns what that returns.
+    """
+
+    def __init__(
+        self,
+        context: BaseContext,
+        launch: Callable[[Callable[[], ProcessPoolExecutor]], ProcessPoolExecutor],
+    ) -> None:
+        self._context, self._launch = context, launch
+        self._processes: list[PoolProcess] = []
+        self._process_of: dict[Future[R], PoolProcess] = {}
+        _open_pools.add(self)
+
+    def start(self, begin: Callable[..., None], *args: object) -> PoolProcess:
+        """A new process, which calls `begin` before anything else."""
+
+        def open_executor() -> ProcessPoolExecutor:
+            executor = ProcessPoolExecutor(1, mp_context=self._context, initializer=begin, initargs=args)
+            executor.submit(os.getpid)  # an executor starts its process with its first task
+            return executor
+
+        process = PoolProcess(self._launch(open_executor))
+        self._processes.append(process)
+        return process
+
+    def submit(self, process: PoolProcess, function: Callable[..., R], *args: object) -> Future[R]:
+        """Queue a call in a process of this pool."""
+        future = process.submit(function, *args)
+        self._process_of[future] = process
+        return future
+
+    def came_too_late(self, future: Future[R]) -> bool:
+        """Whether a call that was just submitted will not even begin, because its process had died before."""
+        return future.done() and isinstance(future.exception(), BrokenProcessPool)
+
+    def first_done(self, futures: Sequence[Future[R]], timeout: float | None = None) -> list[Future[R]]:
+        """Those that something has come of, after waiting for the first of them, but no longer than `timeout` seconds."""
+        return list(wait(futures, timeout, FIRST_COMPLETED).done)
+
+    def outcome(self, future: Future[R]) -> R | ProcessDeath:
+        """The result of a call that is done, or how its process died."""
+        process = self._process_of.pop(future)
+        if isinstance(future.exception(), BrokenProcessPool):  # raised, it would keep all that is around us alive
+            return process.death()
+        return future.result()
+
+    def end(self, processes: Sequence[PoolProcess]) -> None:
+        """Kill processes, whatever they are at; nothing will come of their calls."""
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.join()
+        ended = {id(process) for process in processes}
+        self._processes = [each for each in self._processes if id(each) not in ended]
+        self._process_of = {future: each for future, each in self._process_of.items() if id(each) not in ended}
+
+    def close(self) -> None:
+        """End all processes. Closing twice is fine."""
+        self.end(self._processes)
+
+
+def processes_of(executor: ProcessPoolExecutor) -> list[BaseProcess]:
+    """The processes of an executor that has begun: the only way to learn their exit codes."""
+    return list(executor._processes.values())
+
+
+_open_pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
+
+
+def _close_pools() -> None:
+    """At the end of this process, before executors wait for tasks that may never be done."""
+    for pool in list(_open_pools):
+        pool.close()
+
+
+threading._register_atexit(_close_pools)  # type: ignore[attr-defined]  # atexit itself comes after that wait

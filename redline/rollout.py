@@ -1,25 +1,28 @@
-"""What an engine hands to the learner, and what passes between policy, env and engine on the way."""
+"""Experience: the rollout that an engine hands to the learner, and what passes between actor, env and engine before."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import gymnasium as gym
+
 
 class Decision(NamedTuple):
-    """What a policy says about one batch of observations; all arrays [N]."""
+    """An actor's answer to one batch of observations."""
 
-    actions: np.ndarray  # int64
-    log_probs: np.ndarray  # float32
-    values: np.ndarray  # float32
-    rows: np.ndarray  # int32, where each observation stands among the rollout's observations
+    actions: np.ndarray  # [N, ...], as the action space has them, but those of a Discrete one are counted from 0
+    log_probs: np.ndarray  # float32 [N]
+    values: np.ndarray  # float32 [N]
+    rows: np.ndarray  # int32 [N], where each observation stands among the rollout's observations
 
 
 class Outcome(NamedTuple):
-    """What an env answers; arrays [N, ...]."""
+    """An env's answer to actions; arrays [N, ...]."""
 
     obs: np.ndarray
     rewards: np.ndarray
@@ -34,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 class Acting(Protocol):
-    """The face a policy shows an engine. Weights are fixed between `begin` and the end of a collect."""
+    """A policy as an engine sees it. Weights are fixed between `begin` and the end of a collect."""
 
     @property
     def version(self) -> int:
@@ -46,14 +49,25 @@ class Acting(Protocol):
     def act(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray | None = None) -> Decision:
         """Draw an action for every env, or for `envs` only. `masks` [n, actions] is true where an action is allowed."""
 
-    def portable(self) -> Any:
-        """The same policy as something that can be pickled; its `actor(num_envs, env, spaces)` acts in another process."""
+    def parameters(self) -> ActingParameters:
+        """All that is needed to act likewise in another process; can be pickled."""
 
     def value(self, obs: np.ndarray) -> np.ndarray:
         """State values float32 [n] of observations that need no action."""
 
     def observations(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The observations (and their masks) that the decisions' rows point to."""
+
+
+class ActingParameters(Protocol):
+    """Travels to another process and acts there."""
+
+    @property
+    def version(self) -> int:
+        """Which weights these are."""
+
+    def actor(self, num_envs: int, env: object, observation_space: gym.Space, before: Acting | None = None) -> Acting:
+        """Acts in `env` and its like. `before` is the actor of older weights, whose random streams go on."""
 
 
 @dataclass
@@ -66,7 +80,7 @@ class Rollout:
     """
 
     rows: np.ndarray  # int32 [T, N]
-    actions: np.ndarray  # int64 [T, N]
+    actions: np.ndarray  # [T, N, ...]
     log_probs: np.ndarray  # float32 [T, N]
     values: np.ndarray  # float32 [T, N]
     next_values: np.ndarray  # float32 [T, N]  value of the state the step led to
@@ -78,17 +92,22 @@ class Rollout:
     masks: np.ndarray | None  # bool [R, actions]
     episode_returns: np.ndarray  # float64 [episodes that ended in this rollout]
     episode_lengths: np.ndarray  # int64, likewise
-    episode_metrics: dict[str, np.ndarray]  # what else the env has to say about them
+    episode_metrics: dict[str, np.ndarray]  # likewise, by name: all else that the env tells about them
     held: np.ndarray | None = None  # bool [T, N]
 
     @classmethod
-    def empty(cls, num_steps: int, num_envs: int, version: int = 0) -> Rollout:
-        """Arrays to write into. Floats start as NaN, so that a cell nobody wrote is noticed."""
+    def empty(cls, num_steps: int, num_envs: int, version: int = 0, action_space: gym.Space | None = None) -> Rollout:
+        """Arrays to write into, for whole numbers as actions if no space is given.
+
+        Floats start as NaN, so that a cell nobody wrote is noticed.
+        """
         shape = (num_steps, num_envs)
+        action_shape = (action_space.shape or ()) if action_space is not None else ()
+        action_dtype = action_space.dtype if action_space is not None else np.int64
         floats = [np.full(shape, np.nan, np.float32) for _ in range(4)]
         return cls(
             rows=np.full(shape, -1, np.int32),
-            actions=np.full(shape, -1, np.int64),
+            actions=np.full((*shape, *action_shape), -1).astype(action_dtype),
             log_probs=floats[0],
             values=floats[1],
             next_values=floats[2],
@@ -113,8 +132,8 @@ class Rollout:
         return np.ones(self.rows.shape, np.bool_) if self.held is None else self.held
 
     def flat(self, array: np.ndarray) -> np.ndarray:
-        """The values of an array [T, N] in the cells that hold a step, in order of time."""
-        return array.reshape(-1) if self.held is None else array[self.held]
+        """The values of an array [T, N, ...] in the cells that hold a step, in order of time."""
+        return array.reshape(-1, *array.shape[2:]) if self.held is None else array[self.held]
 
     def forget(self, cells: Iterable[tuple[int, int, int]]) -> None:
         """Take the steps of lost episodes out: env, first and last step of each."""
@@ -168,7 +187,10 @@ def join(parts: Sequence[Rollout]) -> Rollout:
     )
 
 
-def _beside(arrays: list[np.ndarray], longest: int, filling: Any) -> np.ndarray:
-    """Arrays [T, n] next to each other, the shorter ones filled up."""
-    padded = [np.pad(array, ((0, longest - len(array)), (0, 0)), constant_values=filling) for array in arrays]
+def _beside(arrays: list[np.ndarray], longest: int, filling: float) -> np.ndarray:
+    """Arrays [T, n, ...] next to each other, the shorter ones filled up."""
+    padded = []
+    for array in arrays:
+        below = [(0, longest - len(array)), *((0, 0) for _ in array.shape[1:])]
+        padded.append(np.pad(array, below, constant_values=filling))
     return np.concatenate(padded, axis=1)

@@ -1,12 +1,15 @@
-"""The run folder: everything a report or a resume needs.
+"""The run folder: everything a report or a resume needs. Every file name in it is spelled here and nowhere else.
 
     NAME-20250131-142500/
-      config.json     what was asked for
-      metrics.csv     one row per update
-      checkpoints/    see `redline.learn.checkpoint`
+      config.json       what was asked for
+      metrics.csv       one row per update
+      checkpoints/      see `redline.learn.checkpoint`
+      scores.json       how the policy does once it is trained
+      breakdown.json    where the time went
+      report.html       all of this as a page
 
-A file here is either complete or absent, except `metrics.csv`, which grows: a power cut may tear its last line, and
-every reader knows that.
+A file here is either complete or absent, except logs such as `metrics.csv`, which grow: a power cut may tear the last
+line, and every reader knows that.
 """
 
 from __future__ import annotations
@@ -31,6 +34,35 @@ CONFIG = "config.json"
 METRICS = "metrics.csv"
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
+SCORES = "scores.json"
+SCHEDULE = "schedule.json"
+BREAKDOWN = "breakdown.json"
+REPORT = "report.html"
+TENSORBOARD = "tensorboard"
+
+# In a checkpoint
+STEP = "step-"
+"""How the folder of a checkpoint begins; its step follows."""
+ARRAYS = "arrays.safetensors"
+VALUES = "values.json"
+MANIFEST = "manifest.json"
+
+# In the folder of a search
+SEARCH_STATE = "search_state.json"
+SEARCH_LOG = "search_log.csv"
+TRAINING_LOG = "training_log.csv"
+GP = "gp.json"
+RANKING = "ranking.json"
+SUMMARY = "summary.json"
+POLICIES = "policies"
+UNDER_WAY = "under-way"
+BEST = "best"
+
+# Pictures
+LEARNING_PNG = "learning.png"
+RANKING_PNG = "ranking.png"
+GP_PNG = "gp.png"
+POSITIONS_PNG = "positions.png"
 
 
 @dataclass(frozen=True)
@@ -115,12 +147,12 @@ class Run:
         """The file that a `MetricsLog` writes and `load_metrics` reads."""
         return self.path / METRICS
 
-    def write_json(self, name: str, value: Any) -> None:
+    def write_json(self, name: str, value: object) -> None:
         """Write `name` in one stroke: readers find the old content or the new, even after a power cut."""
         replace_file(self.path / name, encode_json(value))
 
     def read_json(self, name: str) -> Any:
-        """What `write_json` wrote. Tuples have become lists."""
+        """The value that `write_json` wrote. Tuples have become lists."""
         return _read_json(self.path / name)
 
 

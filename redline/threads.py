@@ -16,7 +16,7 @@ ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "NUMBA_NUM_THREADS": "1",
 }
-"""What a worker process has in its environment, so that it keeps to one core."""
+"""Environment variables of a worker process that keep it to one core."""
 
 _WAIT_POLICY = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 

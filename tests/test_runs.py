@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import ast
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from datetime import datetime
@@ -13,9 +15,9 @@ import numpy as np
 import pytest
 
 import redline
-from redline import files
+from redline import files, runs
 from redline.errors import RedlineError
-from redline.files import guarded
+from redline.files import guarded, replace_file
 from redline.metrics import MetricsLog, load_metrics
 from redline.runs import Run
 from tests.full_disk import files_limited_to
@@ -397,3 +399,50 @@ def test_runs_and_checkpoints_do_not_load_torch() -> None:
     code = "import sys, redline.runs, redline.learn.checkpoint; sys.exit('torch' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": str(Path(redline.__file__).parents[1])}
     assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=60).returncode == 0
+
+
+# File names
+
+NAMES = {value for name, value in vars(runs).items() if name.isupper() and isinstance(value, str)}
+FILES = {name for name in NAMES if "." in name}
+
+
+def spelled_in(path: Path) -> set[str]:
+    """Names of files and folders of a run that a module spells itself. Docstrings may."""
+    tree = ast.parse(path.read_text())
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    found = {name for node in strings if id(node) not in told for name in FILES if is_in(name, node.value)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant):
+            found |= {str(node.right.value)} & NAMES
+    return found
+
+
+def is_in(name: str, text: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text) is not None
+
+
+def test_file_names_of_a_run_folder_are_spelled_in_one_module():
+    package = Path(runs.__file__).parent
+    spelled = {
+        str(path.relative_to(package)): names
+        for path in package.rglob("*.py")
+        if path != Path(runs.__file__) and (names := spelled_in(path))
+    }
+    assert spelled == {}
+
+
+def test_no_two_file_names_of_a_run_folder_are_alike():
+    given = [value for name, value in vars(runs).items() if name.isupper() and isinstance(value, str)]
+    assert len(given) == len(NAMES) > 20
+
+
+def test_a_device_is_written_to_and_never_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    replace_file(pipe, b"picture")
+    assert pipe.is_fifo()
+    assert os.read(reader, 100) == b"picture"
+    os.close(reader)

@@ -21,12 +21,12 @@ PARTS = {
     "wait": ("wait / transfer",),
     "storage": ("buffer writes",),
 }
-"""What an episode's time goes into, and the rows of the time table that say so."""
+"""Parts of an episode's time, and the rows of the time table that each of them sums up."""
 
 
 @dataclass
 class EngineTimes:
-    """What training with one engine came to, or why there is none."""
+    """The times of training with one engine, or the reason why there are none."""
 
     name: str
     rates: list[float] = field(default_factory=list)

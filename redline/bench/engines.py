@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from redline.bench.measure import Throughput
 from redline.bench.vector_peers import VECTOR_PEERS, PeerEngine, VectorPeer
-from redline.engines import ENGINES, Collecting, Faults, make_engine
-from redline.engines.slots import Spec
+from redline.engines import BASELINE, ENGINES, Collecting, Engine, Faults, make_engine
+from redline.engines.spec import EnvDescription, Spec
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
+from redline.learn.policy import Policy
 from redline.learn.ppo import PPO
 from redline.learn.train import make_policy
 from redline.rollout import Rollout
 from redline.threads import use_threads
+from redline.timing.memory import descendants, tree_memory_mb
 from redline.timing.stopwatch import Stopwatch
 
 SCALED = ("pool", "shared")
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Contest:
-    """What every contestant has to do."""
+    """The task of every contestant."""
 
     env: str
     options: dict[str, Any]
@@ -52,9 +52,9 @@ class Contest:
     seed: int
     collecting: Collecting
 
-    def policy(self, face: Any) -> Any:
+    def policy(self, env: EnvDescription) -> Policy:
         """The policy everybody acts with, fresh."""
-        return make_policy(face, TrainConfig(self.env, num_envs=self.num_envs, num_steps=self.num_steps), self.seed)
+        return make_policy(env, TrainConfig(self.env, num_envs=self.num_envs, num_steps=self.num_steps), self.seed)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Contestant:
     """Somebody who collects."""
 
     name: str
-    make: Callable[[Contest], Any]
+    make: Callable[[Contest], Engine]
     peer: bool
     in_process: bool  # no worker processes
 
@@ -70,10 +70,10 @@ class Contestant:
 def engine_contestant(name: str) -> Contestant:
     """One of our engines."""
 
-    def make(contest: Contest) -> Any:
+    def make(contest: Contest) -> Engine:
         return make_engine(name, contest.env, contest.num_envs, contest.seed, contest.options, contest.collecting)
 
-    return Contestant(name, make, peer=False, in_process=not ENGINES[name].workers)
+    return Contestant(name, make, peer=False, in_process=not ENGINES[name].has_workers)
 
 
 def peer_contestant(name: str, peer: VectorPeer) -> Contestant:
@@ -93,7 +93,7 @@ def contestants(engines: Sequence[str], peers: bool) -> list[Contestant]:
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn came to. Shares are of the time of all workers; a None is something nobody can tell."""
+    """The measurements of one turn. Shares are of the time of all workers; a None is something nobody can tell."""
 
     rate: float  # steps per second of collecting
     episodes: int  # finished
@@ -110,7 +110,7 @@ class Turn:
 
 
 @dataclass
-class Result:
+class ContestResult:
     """A contestant's turns, or why there are none."""
 
     name: str
@@ -152,11 +152,11 @@ def require_env(contest: Contest) -> float:
     """Seconds that a step of one env costs; refuses an env that nobody could step."""
     stop = dataclasses.replace(contest.collecting, faults=Faults(on_env_error="fail"))
     try:
-        engine = make_engine("serial", contest.env, 1, contest.seed, contest.options, stop)
+        engine = make_engine(BASELINE, contest.env, 1, contest.seed, contest.options, stop)
     except RedlineError as error:
         raise RedlineError(_one_line(error)) from error
     try:
-        actor = Actor(contest.policy(engine.face), 1, contest.seed)
+        actor = Actor(contest.policy(engine.env), 1, contest.seed)
         engine.collect(actor, 1, Stopwatch())
         began, steps = time.perf_counter(), 0
         while time.perf_counter() - began < PROBE_SECONDS:
@@ -173,9 +173,9 @@ def affordable_steps(step_seconds: float, num_envs: int) -> int:
     return min(MOST_STEPS, max(FEWEST_STEPS, round(SERIAL_SECONDS / (step_seconds * num_envs))))
 
 
-def compete(entrants: Sequence[Contestant], contest: Contest, say: Say) -> list[Result]:
+def compete(entrants: Sequence[Contestant], contest: Contest, say: Say) -> list[ContestResult]:
     """Everybody's turns, one after another, so that noise hits all alike. Who fails is left out from then on."""
-    results = [Result(each.name, each.peer) for each in entrants]
+    results = [ContestResult(each.name, each.peer) for each in entrants]
     for k in range(contest.turns):
         say(f"{contest.num_envs} envs, turn {k + 1} of {contest.turns}")
         for contestant, result in zip(entrants, results, strict=True):
@@ -184,7 +184,7 @@ def compete(entrants: Sequence[Contestant], contest: Contest, say: Say) -> list[
     return results
 
 
-def _try(contestant: Contestant, contest: Contest, result: Result, first_steps: int) -> None:
+def _try(contestant: Contestant, contest: Contest, result: ContestResult, first_steps: int) -> None:
     try:
         result.turns.append(take_turn(contestant, contest, first_steps))
     except Exception as error:  # peers fail in ways of their own, and nobody's failure is to stop the others
@@ -205,13 +205,13 @@ def take_turn(contestant: Contestant, contest: Contest, first_steps: int) -> Tur
     engine = contestant.make(contest)
     try:
         start_up_seconds = time.perf_counter() - began
-        policy = contest.policy(engine.face)
+        policy = contest.policy(engine.env)
         first = engine.collect(Actor(policy, contest.num_envs, contest.seed), first_steps, Stopwatch())
         cold_seconds = time.perf_counter() - began
         return Turn(
             **_measure(engine, policy, contest, contestant.in_process),
             workers=engine.num_workers,
-            memory_mb=memory_mb(older),
+            memory_mb=tree_memory_mb(older) or None,
             start_up_seconds=start_up_seconds,
             cold_seconds=cold_seconds,
             cold_rate=first.num_steps / cold_seconds,
@@ -220,11 +220,10 @@ def take_turn(contestant: Contestant, contest: Contest, first_steps: int) -> Tur
         engine.close()
 
 
-def _measure(engine: Any, policy: Any, contest: Contest, in_process: bool) -> dict[str, Any]:
+def _measure(engine: Engine, policy: Policy, contest: Contest, in_process: bool) -> dict[str, Any]:
     """Collect for a while, then learn from the last rollout."""
     actor, watch = Actor(policy, contest.num_envs, contest.seed), Stopwatch()
-    if engine.times is not None:
-        engine.times.lap()
+    engine.times.lap()
     steps, spent, lengths = 0, 0.0, list[int]()
     while True:
         actor.version += 1
@@ -244,10 +243,10 @@ def _measure(engine: Any, policy: Any, contest: Contest, in_process: bool) -> di
     }
 
 
-def _workers(engine: Any, watch: Stopwatch, spent: float, in_process: bool) -> dict[str, float | None]:
-    """What the workers did in the time spent collecting."""
-    times = engine.times.lap() if engine.times is not None else None
-    if times is not None and times.busy_seconds.any():
+def _workers(engine: Engine, watch: Stopwatch, spent: float, in_process: bool) -> dict[str, float | None]:
+    """The work of the workers in the time spent collecting."""
+    times = engine.times.lap()
+    if times.busy_seconds.any():
         return {
             "busy_share": float(times.busy_seconds.sum()) / (engine.num_workers * spent),
             "straggler_share": times.straggler_seconds / spent,
@@ -257,7 +256,7 @@ def _workers(engine: Any, watch: Stopwatch, spent: float, in_process: bool) -> d
     return {"busy_share": busy, "straggler_share": None, "slowest_step_seconds": None}
 
 
-def _training_seconds(policy: Any, rollout: Rollout) -> float:
+def _training_seconds(policy: Policy, rollout: Rollout) -> float:
     threads, _ = use_threads(0)
     learner = PPO(policy, TrainConfig().ppo, threads=threads)
     began = time.perf_counter()
@@ -274,12 +273,12 @@ class Scaled:
 
     engine: str
     workers: int
-    result: Result
+    result: ContestResult
 
 
 def scale(engines: Sequence[str], workers: Sequence[int], contest: Contest, say: Say) -> list[Scaled]:
     """Engines with different numbers of workers, in turns. The first collect of a turn is a whole one: the cold start."""
-    entries = [Scaled(name, count, Result(name)) for name in engines for count in workers]
+    entries = [Scaled(name, count, ContestResult(name)) for name in engines for count in workers]
     for k in range(contest.turns):
         say(f"{contest.num_envs} envs, workers {', '.join(map(str, workers))}, turn {k + 1} of {contest.turns}")
         for entry in entries:
@@ -290,29 +289,29 @@ def scale(engines: Sequence[str], workers: Sequence[int], contest: Contest, say:
     return entries
 
 
-# What it comes to
+# Rows and verdict
 
 
-def mean_episode_steps(results: Sequence[Result]) -> float | None:
+def mean_episode_steps(results: Sequence[ContestResult]) -> float | None:
     """Steps of an episode, over all that anybody finished."""
     turns = [turn for result in results for turn in result.turns]
     episodes = sum(turn.episodes for turn in turns)
     return sum(turn.episode_steps for turn in turns) / episodes if episodes else None
 
 
-def median_of(results: Sequence[Result], name: str) -> float | None:
+def median_of(results: Sequence[ContestResult], name: str) -> float | None:
     """A contestant's median rate, if it has one."""
     return next((result.median for result in results if result.name == name and result.median), None)
 
 
-def verdict(results: Sequence[Result]) -> str:
+def verdict(results: Sequence[ContestResult]) -> str:
     """Who is fastest and by how much, the runners-up, and the best of the peers."""
     ranked = sorted((each for each in results if each.median), key=lambda each: -each.median)
     if not ranked:
         return "Nobody could be measured."
     serial = median_of(results, "serial")
 
-    def how_fast(result: Result) -> str:
+    def how_fast(result: ContestResult) -> str:
         return f"{result.median / serial:.2f} x" if serial else f"{result.median:,.0f} steps/s"
 
     best, *rest = ranked
@@ -325,7 +324,7 @@ def verdict(results: Sequence[Result]) -> str:
     return f"{best.name} is fastest: {how_fast(best)}{' serial' * bool(serial)}{others}."
 
 
-def as_row(result: Result, results: Sequence[Result]) -> dict[str, Any]:
+def as_row(result: ContestResult, results: Sequence[ContestResult]) -> dict[str, Any]:
     """Everything about a contestant, as plain data; what could not be measured is None."""
     rate, episode, training = result.rate, mean_episode_steps(results), result.training_share
     serial, pipes = median_of(results, "serial"), median_of(results, "pipes")
@@ -351,7 +350,7 @@ def as_row(result: Result, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def as_scaling_row(entry: Scaled, entries: Sequence[Scaled], results: Sequence[Result]) -> dict[str, Any]:
+def as_scaling_row(entry: Scaled, entries: Sequence[Scaled], results: Sequence[ContestResult]) -> dict[str, Any]:
     """An engine with some workers as plain data. It is compared with serial, or else with its own fewest workers."""
     result, rate = entry.result, entry.result.rate
     episode = mean_episode_steps([*results, *(each.result for each in entries)])
@@ -375,38 +374,3 @@ def as_scaling_row(entry: Scaled, entries: Sequence[Scaled], results: Sequence[R
         "cold_episodes_per_second": cold_rate and episode and cold_rate / episode,
         "reason": result.reason or None,
     }
-
-
-# Memory
-
-
-def descendants() -> set[int]:
-    """Processes that this one has started, and those that they have."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(entry.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has just ended
-            continue
-        children.setdefault(parent, []).append(int(entry.parent.name))
-    found: set[int] = set()
-    waiting = [os.getpid()]
-    while waiting:
-        new = children.get(waiting.pop(), [])
-        found.update(new)
-        waiting += new
-    return found
-
-
-def memory_mb(without: set[int]) -> float | None:
-    """Memory of this process and its descendants, what they share counted once; none where the system cannot tell."""
-    kilobytes = [_proportional_kilobytes(pid) for pid in (os.getpid(), *(descendants() - without))]
-    return sum(kilobytes) / 1024 if kilobytes[0] else None
-
-
-def _proportional_kilobytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-            return next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
-    except (OSError, StopIteration):  # it has just ended, or this is no Linux
-        return 0

@@ -28,7 +28,7 @@ class Throughput:
 
     @classmethod
     def of(cls, rates: list[float]) -> Throughput:
-        """What a list of rates comes to."""
+        """The throughput that several rates come to."""
         low, median, high = np.percentile(rates, (25, 50, 75))
         return cls(float(median), float(low), float(high), len(rates))
 
@@ -67,7 +67,7 @@ def peak_memory_mb() -> float:
 
 
 def describe_machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """The machine and the versions that the numbers were measured on."""
     return {
         "processor": _processor(),
         "cores": cores(),

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from redline.envs import make_env
-from redline.envs.petri import PREFIX
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig
-from redline.learn.layers import MASKED
+from redline.learn.heads.categorical import MASKED
+from redline.worlds.registry import make_env
 
 MINIBATCHES = 4
-"""What CleanRL takes by default; whole-batch updates of 51,200 steps would cost both peers memory and time."""
+"""CleanRL's own default; whole-batch updates of 51,200 steps would cost both peers memory and time."""
 
 Contestant = Callable[[], int]
 """Runs one update and returns the env steps it took."""
@@ -131,12 +130,12 @@ def stable_baselines3(config: TrainConfig) -> Contestant:
         from stable_baselines3.common.logger import Logger
     except ImportError as error:
         raise RedlineError("Stable-Baselines3 is not installed. Try: pip install 'redline[peers]'") from error
-    from redline.envs.sb3 import Sb3VecEnv
+    from redline.sb3 import Sb3VecEnv
 
-    if config.env.startswith(PREFIX):
-        raise RedlineError("Stable-Baselines3's PPO knows no action masks, so it cannot play nets.")
-
-    env = Sb3VecEnv(make_env(config.env, config.num_envs, **config.env_options), seed=config.seed)
+    ours = make_env(config.env, config.num_envs, **config.env_options)
+    if "action_mask" in ours.reset(seed=config.seed)[1]:
+        raise RedlineError(f"Stable-Baselines3's PPO knows no action masks, so it cannot play {config.env}.")
+    env = Sb3VecEnv(ours, seed=config.seed)
     steps, ppo = config.num_envs * config.num_steps, config.ppo
     nets = {"pi": list(config.hidden), "vf": list(config.hidden)}
     model = PPO(

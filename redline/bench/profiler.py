@@ -1,4 +1,4 @@
-"""What watching costs: the same training with spans and without, in turns."""
+"""The cost of watching: the same training with spans and without, in turns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Overhead:
 
     @property
     def by_count(self) -> float:
-        """What the spans of an update take, by their number: a share that noise does not blur."""
+        """The share of an update that its spans take, by their number: one that noise does not blur."""
         return self.spans * self.span_seconds / float(np.median(self.unwatched))
 
     @property
@@ -35,7 +35,7 @@ class Overhead:
 
     @property
     def share(self) -> float:
-        """What watching adds."""
+        """The share of its time that watching adds to an update."""
         return self.ratio.ratio - 1.0
 
 
@@ -58,7 +58,7 @@ def bench_profiler(config: TrainConfig, turns: int, seconds: float, say: Callabl
 
 
 def span_seconds(count: int = 20_000) -> float:
-    """What opening and closing a span takes, inside another: the best of several tries."""
+    """Seconds to open and close a span inside another: the best of several tries."""
     watch, best = Stopwatch(), float("inf")
     with watch.span("outer"):
         for _ in range(7):

@@ -1,6 +1,6 @@
 """Judging the search: how soon does GP-UCB find a good workflow, compared with picking at random?
 
-The judge is an exhaustive run, in which all 120 workflows were trained with the same budget. A search then costs nothing:
+The judge is an exhaustive run, in which all workflows were trained with the same budget. A search then costs nothing:
 every pick looks its workflow's score up.
 """
 
@@ -18,14 +18,14 @@ from redline.search.ucb import GPUCB, OneByOne
 class Landscape:
     """The score of every workflow, and whether it was obeyed."""
 
-    scores: np.ndarray  # float64 [120]
-    obeyed: np.ndarray  # bool [120]
+    scores: np.ndarray  # float64 [n]
+    obeyed: np.ndarray  # bool [n]
     episodes_each: int
 
     @classmethod
-    def from_ranking(cls, ranking: dict[str, Any]) -> Landscape:
-        """What an exhaustive search wrote."""
-        scores, obeyed = np.full(120, np.nan), np.zeros(120, np.bool_)
+    def from_ranking(cls, ranking: dict[str, Any], count: int) -> Landscape:
+        """The landscape in the ranking that an exhaustive search of `count` workflows wrote."""
+        scores, obeyed = np.full(count, np.nan), np.zeros(count, np.bool_)
         for entry in ranking["workflows"]:
             scores[entry["workflow_id"]], obeyed[entry["workflow_id"]] = entry["mean"], entry["passed"]
         return cls(scores, obeyed, ranking["workflows"][0]["trained_episodes"])
@@ -54,7 +54,7 @@ class Course:
 
 def simulate(picker: GPUCB | OneByOne, landscape: Landscape, picks: int) -> Course:
     """Let a searcher loose on a known landscape."""
-    best, ranks = 121, []
+    best, ranks = len(landscape.scores) + 1, []
     for _ in range(picks):
         asked = picker.ask(1)
         if not asked:
@@ -70,11 +70,12 @@ def simulate(picker: GPUCB | OneByOne, landscape: Landscape, picks: int) -> Cour
     return Course(ranks)
 
 
-def bench_search(landscape: Landscape, seeds: int, picks: int, beta: float) -> dict[str, list[Course]]:
-    """Courses of both searchers, one per seed."""
+def bench_search(landscape: Landscape, distances: np.ndarray, seeds: int, beta: float) -> dict[str, list[Course]]:
+    """Courses of both searchers through all workflows, one per seed."""
+    count = len(distances)
     return {
-        "GP-UCB": [simulate(GPUCB(seed, beta), landscape, picks) for seed in range(seeds)],
-        "random": [simulate(OneByOne(seed), landscape, picks) for seed in range(seeds)],
+        "GP-UCB": [simulate(GPUCB(distances, seed, beta), landscape, count) for seed in range(seeds)],
+        "random": [simulate(OneByOne(count, seed), landscape, count) for seed in range(seeds)],
     }
 
 

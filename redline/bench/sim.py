@@ -1,4 +1,4 @@
-"""How fast the CAGE-2 kernel steps, at both speeds."""
+"""How fast a compiled world steps, at both speeds."""
 
 from __future__ import annotations
 
@@ -13,69 +13,90 @@ import numpy as np
 
 from redline.bench.measure import Throughput
 from redline.bench.stepping import Stepper, race
-from redline.sims.cage2 import kernel
-from redline.sims.cage2.observe import Layout
-from redline.sims.cage2.scenario import Scenario
-from redline.sims.cage2.state import new_state
-from redline.sims.speed import at_speed
+from redline.compiled.rng import GOLDEN, seed_streams, unit
+from redline.compiled.speed import at_speed, kernel
+from redline.worlds.batch import BatchEnv
+from redline.worlds.registry import make_env
+from redline.worlds.results import StepResults
 
-CYBORG_STEPS_PER_SECOND = 370
-"""The original simulator on one core of the machine this was developed on."""
+SCRIPT = 128  # steps of prepared actions, played over and over
 
 
-class Cage2Stepper(Stepper):
-    """Steps a batch of envs with random Blue actions, drawn beforehand."""
+@kernel
+def draw_allowed(streams, first, last, mask, actions):
+    """An allowed action for each env, each as likely, from a stream of its own."""
+    for i in range(first, last):
+        allowed = 0
+        for a in range(mask.shape[1]):
+            allowed += mask[i, a]
+        streams[i] += GOLDEN
+        left = int(unit(streams[i]) * allowed)
+        for a in range(mask.shape[1]):
+            if mask[i, a]:
+                if left == 0:
+                    actions[i] = a
+                    break
+                left -= 1
 
-    SCRIPT = 128  # steps of prepared actions, played over and over
 
-    def __init__(self, num_envs: int, scenario: Scenario, turbo: bool, threads: int = 1, seed: int = 0) -> None:
-        super().__init__(num_envs, threads)
-        layout = Layout(scenario)
-        self._settings = scenario.settings()
-        self._step = at_speed(kernel.step, turbo)
-        self._state = new_state(num_envs, seed)
-        self._packed = np.zeros((num_envs, layout.num_words), np.int64)
-        self._results = (
-            np.zeros(num_envs), np.zeros(num_envs, np.bool_), np.zeros_like(self._packed), np.zeros(num_envs, np.int32),
-        )  # fmt: skip
-        self._actions = np.random.default_rng(seed).integers(0, scenario.num_actions, (self.SCRIPT, num_envs))
-        at_speed(kernel.reset, turbo)(self._state, 0, num_envs, self._settings, self._packed)
+class EnvStepper(Stepper):
+    """Steps a batch of envs with random allowed actions; where all are allowed, they are drawn beforehand."""
+
+    def __init__(self, env: BatchEnv, turbo: bool, threads: int = 1, seed: int = 0) -> None:
+        super().__init__(env.num_envs, threads)
+        env.reset(seed=seed)
+        self._env, self._masked = env, bool(env.mask.shape[1])
+        self._results = StepResults.zeros(env.num_envs)
+        self._script = np.random.default_rng(seed).integers(0, env.num_actions, (SCRIPT, env.num_envs))
+        self._streams, self._draw = seed_streams(seed + 1, env.num_envs), at_speed(draw_allowed, turbo)
 
     def _play(self, first: int, last: int, num_steps: int) -> None:
+        env = self._env
         for t in range(num_steps):
-            actions = self._actions[t % self.SCRIPT]
-            self._step(self._state, first, last, actions, self._settings, self._packed, *self._results)
+            actions = self._script[t % SCRIPT]
+            if self._masked:
+                self._draw(self._streams, first, last, env.mask, actions)
+            env.play(first, last, actions, self._results)
 
 
 def bench_sim(
-    scenario: Scenario, batch_sizes: tuple[int, ...], threads: tuple[int, ...], seconds: float, turns: int, seed: int
+    name: str,
+    options: dict[str, Any],
+    batch_sizes: tuple[int, ...],
+    threads: tuple[int, ...],
+    seconds: float,
+    turns: int,
+    seed: int,
 ) -> dict[tuple[str, int, int], Throughput]:
-    """Steps per second by (speed, threads, batch size)."""
+    """Steps per second by (speed, threads, batch size); drawing actions and beginning anew included."""
 
     def num_steps(size: int, turbo: bool) -> int:
-        return max(1, min(Cage2Stepper.SCRIPT, 200_000 // size)) if turbo else 4
+        return max(1, min(SCRIPT, 200_000 // size)) if turbo else 2
 
-    def make_stepper(size: int, turbo: bool, count: int) -> Cage2Stepper:
-        return Cage2Stepper(size, scenario, turbo, count, seed)
+    def make_stepper(size: int, turbo: bool, count: int) -> EnvStepper:
+        env = make_env(name, size, encoded=True, turbo=turbo, **options)
+        assert isinstance(env, BatchEnv)  # the command has asked the world
+        return EnvStepper(env, turbo, count, seed)
 
     return race(make_stepper, num_steps, batch_sizes, threads, seconds, turns)
 
 
 FIRST_STEP = (
-    "import redline, numpy as np; env = redline.make_env('cage2', 8); env.reset(seed=0); "
-    "env.step(np.zeros(8, np.int64))"
+    "import sys, json, redline, numpy as np; env = redline.make_env(sys.argv[1], 8, **json.loads(sys.argv[2])); "
+    "env.reset(seed=0); env.step(env.action_masks().argmax(axis=1))"
 )
 
 
-def start_up_seconds() -> dict[str, Any]:
-    """Seconds from starting Python to the first step: with the compiled kernel on disk, and without."""
+def start_up_seconds(name: str, options: str) -> dict[str, float]:
+    """Seconds from starting Python to the first step: with the compiled kernel on disk, and without. Options as JSON."""
     with tempfile.TemporaryDirectory() as empty:
-        cold = _time_first_step({"NUMBA_CACHE_DIR": empty})
-        warm = min(_time_first_step({"NUMBA_CACHE_DIR": empty}) for _ in range(3))
+        cold = _time_first_step(name, options, {"NUMBA_CACHE_DIR": empty})
+        warm = min(_time_first_step(name, options, {"NUMBA_CACHE_DIR": empty}) for _ in range(3))
     return {"first_step_seconds": warm, "cold_compile_seconds": cold}
 
 
-def _time_first_step(changes: dict[str, str]) -> float:
+def _time_first_step(name: str, options: str, changes: dict[str, str]) -> float:
+    command = [sys.executable, "-c", FIRST_STEP, name, options]
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", FIRST_STEP], env={**os.environ, **changes}, check=True, capture_output=True)
+    subprocess.run(command, env={**os.environ, **changes}, check=True, capture_output=True)
     return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""What the kernels of all simulators are measured with: envs in slices, a thread each, by speed and batch size."""
+"""A race between the speeds of a kernel: envs in slices, a thread each, by speed and batch size."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ class Stepper(ABC):
         """Step envs `first` up to `last`, and no others."""
 
 
+def pairings(
+    batch_sizes: tuple[int, ...], threads: tuple[int, ...]
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """(threads, batch size) of the rows to measure, and of those left out: every thread needs an env of its own."""
+    pairs = [(count, size) for size in batch_sizes for count in threads]
+    return [pair for pair in pairs if pair[0] <= pair[1]], [pair for pair in pairs if pair[0] > pair[1]]
+
+
 def race(
     make_stepper: Callable[[int, bool, int], Stepper],
     num_steps: Callable[[int, bool], int],
@@ -52,7 +60,7 @@ def race(
     """
     contestants: dict[str, Callable[[], int]] = {}
     keys: dict[str, tuple[str, int, int]] = {}
-    entries = [("compiled", count, size) for size in batch_sizes for count in threads if count <= size]
+    entries = [("compiled", count, size) for count, size in pairings(batch_sizes, threads)[0]]
     for speed, count, size in [*entries, ("interpreted", 1, 16)]:
         turbo = speed == "compiled"
         name = f"{speed} {count} {size}"

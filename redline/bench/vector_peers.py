@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from redline.engines.lockstep import Lockstep
-from redline.engines.slots import Face, Spaces, Spec
+from redline.engines.spec import EnvDescription, Spec
 from redline.errors import RedlineError
 from redline.processes import end_with_parent, sigint_blocked
 from redline.rollout import Acting, Rollout
@@ -94,14 +94,12 @@ class PeerEngine(Lockstep):
         try:
             with sigint_blocked(), _unwarned():
                 self._vector = peer.make([OneEnv(spec)] * num_envs)
-            super().__init__(self._vector, seed)
+            spaces = self._vector.single_observation_space, self._vector.single_action_space
+            super().__init__(self._vector, seed, EnvDescription.of(spec, *spaces))
             self._settled = True
         except BaseException:
             self.close()
             raise
-        env = self._vector
-        self.face = Face(spec, Spaces(env.single_observation_space, env.single_action_space, False))
-        self.times = None
         self.num_workers = num_envs if peer.processes else 1
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from redline.errors import RedlineError, unknown
 from redline.version import __version__
 
 COMMANDS = {
     "train": "train a policy and leave a run folder behind",
-    "eval": "score a trained policy on the official protocol",
-    "search": "find the repair order that defends best (GP-UCB over all 120)",
-    "solve": "find the shortest schedule of a cluster tool or job shop, and prove it",
+    "eval": "score a trained policy, beside simple players and published scores",
+    "search": "find the workflow, such as an order of repairs, that plays best (GP-UCB over all of them)",
+    "solve": "find the best possible solution of an env, such as its shortest schedule, and prove it",
     "report": "write a run's report as a web page",
     "profile": "see where the time of a training run goes, and what would make it faster",
     "bench": "measure: bench sim, engines, train, profiler, search",
     "verify": "replay recorded episodes of the original simulator and compare every step",
     "envs": "list the envs and their options",
+    "new": "write a world of your own to start from, with its tests",
+    "completion": "print a script that completes commands, options and envs in bash, zsh or fish",
 }
 
 
@@ -49,15 +51,22 @@ def _dispatch(arguments: list[str]) -> int:
     name, *rest = arguments
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
-    return int(importlib.import_module(f"redline.cli.{name}").run(rest))
+    return command(name)(rest)
+
+
+def command(name: str) -> Callable[[list[str]], int]:
+    """The function that runs a command, from the file of that name."""
+    run: Callable[[list[str]], int] = importlib.import_module(f"redline.cli.{name}").run
+    return run
 
 
 def _overview() -> str:
-    commands = "\n".join(f"  {name:<8} {about}" for name, about in COMMANDS.items())
+    commands = "\n".join(f"  {name:<10} {about}" for name, about in COMMANDS.items())
     return (
         "usage: redline COMMAND [options]\n\n"
         "PPO training at the speed of the hardware, for simulators that used to be too slow to train on.\n\n"
         f"commands:\n{commands}\n\n"
-        "  redline COMMAND --help   every option of a command\n"
-        "  redline train cage2      a CAGE-2 defender in half a minute\n"
+        "  redline COMMAND --help               every option of a command\n"
+        "  redline envs                         what can be trained on\n"
+        '  eval "$(redline completion bash)"    the Tab key finishes commands, options and names of envs\n'
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-
+from redline.cli import command
 from redline.errors import unknown
 
 KINDS = {
@@ -24,4 +23,4 @@ def run(arguments: list[str]) -> int:
     kind, *rest = arguments
     if kind not in KINDS:
         raise unknown("benchmark", kind, KINDS)
-    return int(importlib.import_module(f"redline.cli.bench_{kind}").run(rest))
+    return command(f"bench_{kind}")(rest)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import tyro
 from rich.table import Table
 
-from redline.cli.console import err, out, print_json, short
+from redline.cli.console import out, print_json, short
 from redline.cli.options import Output, combine, parse
 from redline.cli.train import changed_options, env_parts
+from redline.cli.worlds import say_to
 from redline.engines.settings import Collecting
 from redline.errors import RedlineError, unknown
 from redline.learn.config import TrainConfig, at_least
+from redline.worlds.registry import default_world
 
 BAR_WIDTH = 20
 GUIDES_NUM_ENVS = 20
@@ -26,7 +28,7 @@ GUIDES_NUM_ENVS = 20
 class Engines:
     """How fast each engine collects from an env, beside Gymnasium's vector envs and Stable-Baselines3's, in one run."""
 
-    env: tyro.conf.Positional[str] = "cage2"
+    env: tyro.conf.Positional[str] = field(default_factory=lambda: default_world().name)
     """Env to measure on: a name from `redline envs`, a Gymnasium id, or external:package.module:factory for your own."""
     num_envs: tuple[int, ...] = (20, 50, 200)
     """Envs stepped side by side, one table for each."""
@@ -68,10 +70,6 @@ def _check_seconds(seconds: float) -> None:
         raise RedlineError(f"--seconds {seconds:g} cannot work: it must be 0 or more. Try --seconds 1.")
 
 
-def _say(output: Output) -> Callable[[str], None]:
-    return lambda text: None if output.json or output.quiet else err.print(text, soft_wrap=True)
-
-
 def _known(engines: Sequence[str]) -> list[str]:
     """The engines, each once, if all of them exist."""
     from redline.engines import ENGINES
@@ -84,9 +82,9 @@ def _known(engines: Sequence[str]) -> list[str]:
 
 def _with_turbo(env: str, options: dict[str, Any], turbo: bool) -> dict[str, Any]:
     """The options with the speed of our simulators, where it is one of them."""
-    from redline.envs import is_simulator
+    from redline.worlds.registry import is_compiled
 
-    return {**options, "turbo": turbo} if is_simulator(env) else options
+    return {**options, "turbo": turbo} if is_compiled(env) else options
 
 
 def run(arguments: list[str]) -> int:
@@ -95,16 +93,16 @@ def run(arguments: list[str]) -> int:
     arguments, name, options = env_parts(arguments, parts)
     command: Any = parse("bench engines", combine("Bench", **parts, output=Output), arguments)
     bench: Engines = command.bench
-    options = _with_turbo(name, {**options, **changed_options(command, name)}, bench.turbo)
+    options = _with_turbo(name, {**options, **changed_options(command)}, bench.turbo)
     collecting, engines = bench.collecting(), _known(bench.engines)
     from redline.bench import engines as measuring
     from redline.bench.measure import describe_machine, machine_line
-    from redline.engines import ENGINES
+    from redline.engines import ENGINES, engines_to_try
     from redline.learn.train import warm_up
 
-    engines = engines or [each for each in ENGINES if each != "ray" or bench.ray_address]
-    scaled = [each for each in (bench.engines or measuring.SCALED) if ENGINES[each].workers]
-    say, machine = _say(command.output), describe_machine()
+    engines = engines or engines_to_try(bench.ray_address)
+    scaled = [each for each in (bench.engines or measuring.SCALED) if ENGINES[each].has_workers]
+    say, machine = say_to(command.output), describe_machine()
     first = measuring.Contest(name, options, 1, 1, bench.turns, bench.seconds, bench.seed, collecting)
     step_seconds = measuring.require_env(first)
     warm_up(TrainConfig(name, options, turbo=bench.turbo))
@@ -236,7 +234,7 @@ def bench_train(arguments: list[str], settings: type) -> int:
     arguments, name, options = env_parts(arguments, parts)
     parts["training"] = dataclasses.replace(parts["training"], num_envs=GUIDES_NUM_ENVS)
     command: Any = parse("bench train", combine("Bench", **parts, bench=settings, output=Output), arguments)
-    options |= changed_options(command, name)
+    options |= changed_options(command)
     config = dataclasses.replace(command.training, env_options=options)
     if config.total_steps or config.total_episodes:
         raise RedlineError("A benchmark has no --total-steps or --total-episodes. Try --turns 9 for a longer one.")
@@ -251,7 +249,7 @@ def bench_train(arguments: list[str], settings: type) -> int:
     machine, turns, seconds = describe_machine(), command.bench.turns, command.bench.seconds
     env_options = _with_turbo(name, options, config.turbo)
     require_env(Contest(name, env_options, 1, 1, turns, seconds, config.seed, config.collecting))
-    found = measuring.time_engines(config, engines, turns, seconds, _say(command.output))
+    found = measuring.time_engines(config, engines, turns, seconds, say_to(command.output))
     update_steps = config.num_envs * config.num_steps
     rows = [measuring.as_row(each, update_steps) for each in found]
     if command.output.json:

@@ -6,9 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from redline.cli.console import err, out, print_json
+from redline.cli.console import out, print_json
 from redline.cli.options import Output, combine, parse
 from redline.cli.train import changed_options, env_parts
+from redline.cli.worlds import say_to
 from redline.learn.config import TrainConfig, at_least
 
 
@@ -29,17 +30,16 @@ class Turns:
 def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
     parts: dict[str, Any] = {"measuring": Turns, "training": TrainConfig}
-    arguments, name, options = env_parts(arguments, parts)
+    arguments, _, options = env_parts(arguments, parts)
     command: Any = parse("bench profiler", combine("BenchProfiler", **parts, output=Output), arguments)
-    options |= changed_options(command, name)
+    options |= changed_options(command)
     config = dataclasses.replace(command.training, env_options=options, total_steps=10**15, total_episodes=None)
-    say = (lambda text: None) if command.output.quiet or command.output.json else err.print
     from redline.bench.measure import describe_machine, machine_line
     from redline.bench.profiler import bench_profiler
     from redline.learn.train import warm_up
 
     warm_up(config)
-    found = bench_profiler(config, command.measuring.turns, command.measuring.seconds, say)
+    found = bench_profiler(config, command.measuring.turns, command.measuring.seconds, say_to(command.output))
     ratio, machine = found.ratio, describe_machine()
     if command.output.json:
         facts = {"overhead": found.share, "low": ratio.low - 1, "high": ratio.high - 1}

@@ -19,7 +19,7 @@ from redline.learn.config import at_least
 
 @dataclass(frozen=True)
 class SearchBench:
-    """Judge the workflow search by a run of `redline search --exhaustive`, which trained all 120 workflows alike."""
+    """Judge the workflow search by a run of `redline search --exhaustive`, which trained all workflows alike."""
 
     run: tyro.conf.Positional[Path]
     """The folder of the exhaustive run."""
@@ -42,18 +42,22 @@ def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
     command = parse("bench search", SearchBench, arguments)
     from redline.bench.search import Landscape, bench_search, summarise
-    from redline.runs import Run
+    from redline.runs import RANKING, Run
+    from redline.search import workflows_of
 
     folder = Run.open(command.run)
-    if not (folder.path / "ranking.json").exists():
+    if not (folder.path / RANKING).exists():
         raise RedlineError(
             f"{command.run} has no ranking of workflows. Pass a finished run of: redline search --exhaustive"
         )
-    landscape = Landscape.from_ranking(folder.read_json("ranking.json"))
+    workflows = workflows_of(str(folder.config.get("env")))
+    landscape = Landscape.from_ranking(folder.read_json(RANKING), len(workflows))
     if not landscape.complete:
-        raise RedlineError(f"{command.run} did not train all 120 workflows. Pass a run of: redline search --exhaustive")
+        raise RedlineError(
+            f"{command.run} did not train all {len(workflows)} workflows. Pass a run of: redline search --exhaustive"
+        )
     budget = max(1, command.total_episodes // landscape.episodes_each)
-    courses = bench_search(landscape, command.seeds, 120, command.beta)
+    courses = bench_search(landscape, workflows.distances, command.seeds, command.beta)
     found = {name: summarise(each, landscape.episodes_each, budget) for name, each in courses.items()}
     if command.output.json:
         facts = {"picks": budget, "episodes_each": landscape.episodes_each, "obeyed": int(landscape.obeyed.sum())}
@@ -68,7 +72,8 @@ def run(arguments: list[str]) -> int:
         table.add_row(name, *cells)
     out.print(table)
     out.print(
-        f"{int(landscape.obeyed.sum())} of 120 orders were obeyed; each pick costs {landscape.episodes_each:,} episodes. "
+        f"{int(landscape.obeyed.sum())} of {len(workflows)} orders were obeyed; "
+        f"each pick costs {landscape.episodes_each:,} episodes. "
         f"Best {np.nanmax(np.where(landscape.obeyed, landscape.scores, np.nan)):.2f}, "
         f"median {np.nanmedian(landscape.scores):.2f}, worst {np.nanmin(landscape.scores):.2f}.",
         soft_wrap=True,

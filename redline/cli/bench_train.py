@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from redline.cli.console import err, out, print_json, short
+from redline.cli.console import out, print_json, short
 from redline.cli.options import Output, combine, parse
 from redline.cli.train import changed_options, env_parts
+from redline.cli.worlds import say_to
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, at_least
+
+if TYPE_CHECKING:
+    from redline.bench.train import TrainResult
 
 
 @dataclass(frozen=True)
@@ -40,19 +44,16 @@ def run(arguments: list[str]) -> int:
 
         return bench_engines(arguments, Train)
     parts: dict[str, Any] = {"training": TrainConfig}
-    arguments, name, options = env_parts(arguments, parts)
+    arguments, _, options = env_parts(arguments, parts)
     command: Any = parse("bench train", combine("Bench", **parts, bench=Train, output=Output), arguments)
-    config = dataclasses.replace(command.training, env_options={**options, **changed_options(command, name)})
+    config = dataclasses.replace(command.training, env_options={**options, **changed_options(command)})
     if config.total_steps or config.total_episodes:
         raise RedlineError("A benchmark has no --total-steps or --total-episodes. Try --turns 9 for a longer one.")
     from redline.bench.measure import describe_machine
     from redline.bench.train import bench_train
 
-    silent = command.output.json or command.output.quiet
     machine = describe_machine()
-    result = bench_train(
-        config, command.bench.turns, command.bench.peers, lambda text: None if silent else err.print(text)
-    )
+    result = bench_train(config, command.bench.turns, command.bench.peers, say_to(command.output))
     if command.output.json:
         print_json(_train_json(result, machine))
     else:
@@ -60,7 +61,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _train_json(result: Any, machine: dict[str, Any]) -> dict[str, Any]:
+def _train_json(result: TrainResult, machine: dict[str, Any]) -> dict[str, Any]:
     return {
         "steps_per_second": result.settled.median,
         "first_updates_steps_per_second": result.first_updates.median,
@@ -76,14 +77,14 @@ def _train_json(result: Any, machine: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _times_best_peer(result: Any) -> float | None:
+def _times_best_peer(result: TrainResult) -> float | None:
     from redline.bench.peers import PEERS
 
     peers = [result.rates[name].median for name in PEERS if name in result.rates]
     return result.rates["plain"].median / max(peers) if peers else None
 
 
-def _print_train(result: Any, machine: dict[str, Any], config: TrainConfig) -> None:
+def _print_train(result: TrainResult, machine: dict[str, Any], config: TrainConfig) -> None:
     from redline.bench.measure import machine_line
     from redline.timing.render import table as time_table
 

@@ -1,4 +1,4 @@
-"""What commands print: tables on standard output, progress on standard error, or one JSON object."""
+"""Output of commands: tables on standard output, progress on standard error, or one JSON object."""
 
 from __future__ import annotations
 

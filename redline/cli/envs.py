@@ -2,81 +2,82 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from dataclasses import dataclass
-from inspect import getsource
-from typing import Annotated, Any
+from typing import Any
 
 import tyro
 
 from redline.cli.console import out, print_json
-from redline.cli.options import Output, parse
-from redline.errors import RedlineError, unknown
+from redline.cli.options import Output, combine, parse
+from redline.cli.worlds import first_word, parse_with, say_to, show
+from redline.errors import unknown
+from redline.worlds.naming import with_query
+from redline.worlds.options import describe_options
+from redline.worlds.registry import all_worlds, find_world, known_names
+from redline.worlds.world import World
 
 
 @dataclass(frozen=True)
 class Envs:
-    """List the envs Redline ships, with their options, the other names that work, and the engines."""
+    """List the worlds there are, with their options, the names that work, and the engines."""
 
     env: tyro.conf.Positional[str] = ""
-    """Show this env only; `petri` lists the nets that have a name, `petri:…` shows one of them."""
-    states: bool = False
-    """Count all markings that a net without time can reach: redline envs petri:FILE.pnml --states"""
-    most: int | None = None
-    """Give up counting after so many markings; by default after as many as fit into 4 GB."""
+    """Show this world or env only."""
     seed: int = 0
     """Accepted by every command; a list draws nothing at random."""
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
 
 
 def run(arguments: list[str]) -> int:
     """Parse and list."""
+    world = first_word(arguments, _named)
+    showing = None if world is None else world.command("show")
+    if world is not None and showing is not None:
+        parts = {"what": Envs, "how": showing.options}
+        command = parse_with("envs", Envs.__doc__ or "", parts, arguments, "show", world)
+        return show(showing.run(command.what.env, command.how, say_to(command.output)), command.output)
+    command = parse("envs", combine("Command", what=Envs, output=Output), arguments)
+    if command.what.env and world is None:
+        raise unknown("env", command.what.env, known_names(command.what.env))
+    return _list(all_worlds() if world is None else (world,), command.output, world is None)
+
+
+def _named(word: str) -> World | None:
+    """The world of that name, or to which an env of that name belongs."""
+    by_name = next((world for world in all_worlds() if world.name == word), None)
+    return by_name or find_world(with_query(word, {})[0])
+
+
+def _list(worlds: tuple[World, ...], output: Output, everything: bool) -> int:
     from redline.engines import ENGINES
-    from redline.envs import ENVS, OTHERS
 
-    command = parse("envs", Envs, arguments)
-    if command.most is not None and command.most < 1:
-        raise RedlineError(f"--most {command.most} markings are none to count. Try --most 10000000.")
-    if command.env.startswith("petri:"):
-        from redline.cli.petri import show_net
-
-        return show_net(command.env, command.states, command.most, command.output)
-    if command.states:
-        raise RedlineError("--states counts the markings of one net. Try: redline envs petri:FILE.pnml --states")
-    if command.env == "petri":
-        from redline.cli.petri import list_nets
-
-        return list_nets(command.output)
-    if command.env and command.env not in ENVS:
-        raise unknown("env", command.env, ENVS)
-    chosen = {name: kind for name, kind in ENVS.items() if command.env in ("", name)}
-    if command.output.json:
-        envs = [{"name": n, "about": k.about, "options": _options(k.options)} for n, k in chosen.items()]
-        engines = [{"name": n, "about": engine.about} for n, engine in ENGINES.items()]
-        print_json({"envs": envs, "other_names": OTHERS, "engines": engines})
+    names = {name: about for world in worlds for name, about in world.examples.items()}
+    if output.json:
+        engines = [{"name": name, "about": engine.about} for name, engine in ENGINES.items()]
+        print_json({"envs": [_facts(world) for world in worlds], "other_names": names, "engines": engines})
         return 0
-    for name, kind in chosen.items():
-        out.print(f"[bold]{name}[/bold]  {kind.about}", soft_wrap=True)
-        for option in _options(kind.options):
-            flag = f"--{option['name'].replace('_', '-')} {option['default']}"
-            out.print(f"  {flag:<32} {option['about']}", soft_wrap=True, markup=False)
-    if not command.env:
+    for world in worlds:
+        if not world.examples:
+            _print_world(world)
+    if everything:
         out.print(
             "\nOther names that work; options may stand behind a name, as in 'CartPole-v1?sutton_barto_reward=true':"
         )
-        for name, about in OTHERS.items():
-            out.print(f"  {name:<32} {about}", soft_wrap=True, markup=False)
+    for name, about in names.items():
+        out.print(f"  {name:<32} {about}", soft_wrap=True, markup=False)
+    if everything:
         out.print("\nEngines (redline train ENV --engine E; auto tries them and takes the fastest):")
         for name, engine in ENGINES.items():
             out.print(f"  {name:<32} {engine.about}", soft_wrap=True, markup=False)
     return 0
 
 
-def _options(kind: Any) -> list[dict[str, Any]]:
-    """The fields of an options class, each with the text written below it."""
-    about = dict(re.findall(r'^    (\w+): [^\n]*\n    """(.*?)"""', getsource(kind), re.MULTILINE | re.DOTALL))
-    return [
-        {"name": field.name, "default": field.default, "about": about.get(field.name, "")}
-        for field in dataclasses.fields(kind)
-    ]
+def _facts(world: World) -> dict[str, Any]:
+    options = [] if world.options is None else describe_options(world.options)
+    return {"name": world.name, "about": world.about, "options": options}
+
+
+def _print_world(world: World) -> None:
+    out.print(f"[bold]{world.name}[/bold]  {world.about}", soft_wrap=True)
+    for option in _facts(world)["options"]:
+        flag = f"--{option['name'].replace('_', '-')} {option['default']}"
+        out.print(f"  {flag:<32} {option['about']}", soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""From a command line to dataclasses: tyro does the work, errors become one line, lists are written `30,50,100`."""
+"""From a command line to dataclasses: tyro does the work, mistakes are told in one line, lists are written `30,50,100`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import contextlib
 import dataclasses
 import io
 import re
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import tyro
 
+from redline.cli.mistakes import explain
 from redline.errors import RedlineError
 
 T = TypeVar("T")
@@ -44,9 +47,35 @@ def _comma_list(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.
     )
 
 
+_asking: ContextVar[bool] = ContextVar("asking", default=False)
+
+
+class Asked(Exception):
+    """Ends a command that was only asked for its options."""
+
+    def __init__(self, kind: type) -> None:
+        super().__init__(kind.__name__)
+        self.kind = kind
+
+
+@contextlib.contextmanager
+def asking() -> Iterator[None]:
+    """Within the block, `parse` reads nothing and raises `Asked` with the dataclass that it was given.
+
+    A command knows its options only once it has seen which env it is called with, so it is asked by being called.
+    """
+    token = _asking.set(True)
+    try:
+        yield
+    finally:
+        _asking.reset(token)
+
+
 def parse(command: str, kind: type[T], arguments: list[str]) -> T:
     """The options of `command` as a dataclass of type `kind`; nested dataclasses share one flat list of options."""
-    arguments = ["None" if each == "none" else each for each in arguments]  # as Python spells it
+    if _asking.get():
+        raise Asked(kind)
+    given, arguments = arguments, ["None" if each == "none" else each for each in arguments]  # as Python spells it
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints):
@@ -61,31 +90,30 @@ def parse(command: str, kind: type[T], arguments: list[str]) -> T:
     except SystemExit as leaving:
         if leaving.code in (0, None):
             raise
-        raise RedlineError(_one_line(complaints.getvalue())) from None
+        raise explain(command, kind, given) or RedlineError(_unframed(complaints.getvalue())) from None
 
 
 def combine(name: str, **parts: Any) -> type:
     """One dataclass that holds an instance of each of several, so that their options are parsed together.
 
-    A part is a dataclass, or an instance of one that has the defaults.
+    A part is a dataclass, or an instance of one that has the defaults. Parts with a field that must be given come first.
     """
-    fields = []
+    required: list[Any] = [(part, kind) for part, kind in parts.items() if _must_be_given(kind)]
+    optional = []
     for part, given in parts.items():
-        kind, make = (given, given) if isinstance(given, type) else (type(given), lambda given=given: given)
-        fields.append((part, kind, dataclasses.field(default_factory=make)))
-    return dataclasses.make_dataclass(name, fields, frozen=True)
+        if not _must_be_given(given):
+            kind, make = (given, given) if isinstance(given, type) else (type(given), lambda given=given: given)
+            optional.append((part, kind, dataclasses.field(default_factory=make)))
+    return dataclasses.make_dataclass(name, [*required, *optional], frozen=True)
 
 
-def _one_line(box: str) -> str:
-    """What tyro says in a box of several lines, as one sentence."""
-    lines = [re.sub(r"^[│╭╰─\s]+|[│╮╯\s]+$", "", line) for line in box.splitlines()]
-    title_end = next((k for k, line in enumerate(box.splitlines()) if line.startswith("╭")), -1)
-    body: list[str] = []
-    for line, raw in zip(lines[title_end + 1 :], box.splitlines()[title_end + 1 :], strict=True):
-        if "───" in raw:
-            break
-        body.append(line)
-    text = " ".join(part for part in body if part) or box.strip()
-    hint = re.search(r"(?:Perhaps you meant|Similar arguments).*?(--[\w-]+)", " ".join(lines))
-    text = re.sub(r"\s+", " ", text).rstrip(".")
-    return f"{text}.{f' Did you mean {hint.group(1)}?' if hint else ''} See --help."
+def _must_be_given(part: Any) -> bool:
+    return isinstance(part, type) and any(
+        field.default is field.default_factory is dataclasses.MISSING for field in dataclasses.fields(part)
+    )
+
+
+def _unframed(box: str) -> str:
+    """The words that tyro has drawn a frame around, for what is not a mistake in the arguments themselves."""
+    words = re.sub(r"[│╭╰─╮╯]+", " ", box)
+    return " ".join(words.split())

@@ -5,15 +5,23 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from redline.cli.console import err, out, print_json, short
+from redline.cli.console import out, print_json, short
 from redline.cli.options import Output, combine, parse
 from redline.cli.train import changed_options, env_parts
+from redline.cli.worlds import say_to
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, at_least
+from redline.worlds.world import Say
+
+if TYPE_CHECKING:
+    from redline.profiler.advise import Advice
+    from redline.profiler.modes import ModeComparison, RowComparison
+    from redline.profiler.record import Profile
+    from redline.timing.trace import Trace
 
 SCRIPT = "--script"
 
@@ -58,19 +66,14 @@ def run(arguments: list[str]) -> int:
         return run_script(arguments[:place], arguments[place + 1 :])
     arguments = _with_turbo_as_default(arguments)
     parts: dict[str, Any] = {"profiling": Profiling, "training": TrainConfig}
-    arguments, name, options = env_parts(arguments, parts)
+    arguments, _, options = env_parts(arguments, parts)
     command: Any = parse("profile", combine("Profile", **parts, output=Output), arguments)
-    options |= changed_options(command, name)
+    options |= changed_options(command)
     config = dataclasses.replace(command.training, env_options=options, total_steps=10**15, total_episodes=None)
     _require_files(command.profiling)
-    say = (lambda text: None) if command.output.quiet or command.output.json else _say
     if command.profiling.run is not None:
         return _show_run(command.profiling, command.output)
-    return _profile(config, command.profiling, command.output, say)
-
-
-def _say(text: str) -> None:
-    err.print(text, soft_wrap=True, markup=False)
+    return _profile(config, command.profiling, command.output, say_to(command.output))
 
 
 def _with_turbo_as_default(arguments: list[str]) -> list[str]:
@@ -91,7 +94,7 @@ def _require_files(profiling: Profiling) -> None:
             require_writable(file, option)
 
 
-def _profile(config: TrainConfig, profiling: Profiling, output: Output, say: Any) -> int:
+def _profile(config: TrainConfig, profiling: Profiling, output: Output, say: Say) -> int:
     say("Loading torch …")
     from redline.learn.train import choose_engine, warm_up
     from redline.profiler.advise import advise
@@ -126,25 +129,24 @@ def _profile(config: TrainConfig, profiling: Profiling, output: Output, say: Any
 
 
 def _require_engine(name: str) -> None:
-    from redline.engines import AUTO, ENGINES
-    from redline.errors import unknown
+    from redline.engines import AUTO, require_engine
 
-    if name not in ENGINES and name != AUTO:
-        raise unknown("engine", name, [*ENGINES, AUTO])
+    if name != AUTO:
+        require_engine(name)
 
 
 def _write_files(
-    comparison: Any,
-    advice: Any,
-    applied: Any,
-    trace: Any,
+    comparison: ModeComparison,
+    advice: list[Advice],
+    applied: ModeComparison | None,
+    trace: Trace | None,
     profiling: Profiling,
     modes: dict[str, TrainConfig],
-    say: Any,
+    say: Say,
 ) -> list[str]:
     """Everything that was asked for as a file. Returns their names."""
     files = []
-    if profiling.trace is not None:
+    if profiling.trace is not None and trace is not None:
         trace.write(profiling.trace)
         files.append(str(profiling.trace))
     if profiling.html is not None:
@@ -162,7 +164,9 @@ def _write_files(
     return files
 
 
-def _as_json(comparison: Any, advice: Any, applied: Any, files: list[str]) -> dict[str, Any]:
+def _as_json(
+    comparison: ModeComparison, advice: list[Advice], applied: ModeComparison | None, files: list[str]
+) -> dict[str, Any]:
     first = comparison.profiles[0]
     return {
         **first.to_json(),
@@ -175,13 +179,13 @@ def _as_json(comparison: Any, advice: Any, applied: Any, files: list[str]) -> di
     }
 
 
-def _applied(applied: Any, advice: Any) -> dict[str, Any] | None:
+def _applied(applied: ModeComparison | None, advice: list[Advice]) -> dict[str, Any] | None:
     if applied is None or applied.failed:
         return None
     return {**_compared(applied, applied.profiles[1]), "estimate": advice[0].estimate}
 
 
-def _compared(comparison: Any, other: Any) -> dict[str, Any]:
+def _compared(comparison: ModeComparison, other: Profile) -> dict[str, Any]:
     total = comparison.total(other)
     return {
         "mode": other.mode,
@@ -206,7 +210,13 @@ def _compared(comparison: Any, other: Any) -> dict[str, Any]:
     }
 
 
-def _print(comparison: Any, advice: Any, applied: Any, profiling: Profiling, files: list[str]) -> None:
+def _print(
+    comparison: ModeComparison,
+    advice: list[Advice],
+    applied: ModeComparison | None,
+    profiling: Profiling,
+    files: list[str],
+) -> None:
     for profile in comparison.profiles:
         _print_profile(profile, profiling)
     for mode, why in comparison.failed.items():
@@ -231,7 +241,7 @@ def _print(comparison: Any, advice: Any, applied: Any, profiling: Profiling, fil
         out.print(f"Written: {file}", soft_wrap=True, markup=False)
 
 
-def _print_profile(profile: Any, profiling: Profiling) -> None:
+def _print_profile(profile: Profile, profiling: Profiling) -> None:
     from redline.timing.render import table
 
     config = profile.config
@@ -261,7 +271,7 @@ def _print_profile(profile: Any, profiling: Profiling) -> None:
     out.print()
 
 
-def _print_comparison(comparison: Any, other: Any) -> None:
+def _print_comparison(comparison: ModeComparison, other: Profile) -> None:
     first = comparison.profiles[0]
     result = Table(title=f"{other.mode} against {first.mode}: µs per env step", title_justify="left", box=None)
     for column in ("", first.mode, "quartiles", other.mode, "quartiles", "speed-up"):
@@ -278,7 +288,7 @@ def _print_comparison(comparison: Any, other: Any) -> None:
     out.print()
 
 
-def _said(row: Any, first: str, other: str) -> str:
+def _said(row: RowComparison, first: str, other: str) -> str:
     if not row.before.median and not row.after.median:
         return ""
     if not row.before.median or not row.after.median:

@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.table import Table
@@ -14,6 +14,9 @@ from rich.table import Table
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, parse
 from redline.errors import RedlineError
+
+if TYPE_CHECKING:
+    from redline.profiler.foreign import ScriptProfile
 
 LABELS = {
     "env_step": "env step",
@@ -61,13 +64,13 @@ def run_script(options: list[str], arguments: list[str]) -> int:
     return int(found.exit_code)
 
 
-def _rows(found: Any) -> list[tuple[str, float, float, int]]:
+def _rows(found: ScriptProfile) -> list[tuple[str, float, float, int]]:
     breakdown = found.breakdown
     known = [(name, breakdown.seconds.get((name,), 0.0), breakdown.calls.get((name,), 0)) for name in LABELS]
     return [(name, seconds, seconds / breakdown.total_seconds, calls) for name, seconds, calls in known]
 
 
-def _as_json(found: Any, arguments: list[str]) -> dict[str, Any]:
+def _as_json(found: ScriptProfile, arguments: list[str]) -> dict[str, Any]:
     rows = [
         {"name": name, "label": LABELS[name], "seconds": seconds, "share": share, "calls": calls}
         for name, seconds, share, calls in _rows(found)
@@ -84,7 +87,7 @@ def _as_json(found: Any, arguments: list[str]) -> dict[str, Any]:
     }
 
 
-def _print(found: Any, arguments: list[str]) -> None:
+def _print(found: ScriptProfile, arguments: list[str]) -> None:
     from redline.timing.render import bar
 
     result = Table(title=f"Where the time of {arguments[0]} went", title_justify="left", box=None, pad_edge=False)

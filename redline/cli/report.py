@@ -14,15 +14,15 @@ from redline.cli.options import Output, parse
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportOptions:
     """Write a run's report as one self-contained HTML file into its folder."""
 
     run: tyro.conf.Positional[Path]
     """The run folder."""
     svg: Path | None = None
-    """Also write the learning curve of a training run as a picture of its own to this path."""
+    """Also write the learning curve, of a workflow search those of all workflows, as a picture to this path."""
     png: bool = False
-    """Also write the pictures of a workflow search as PNG files (needs the plot extra)."""
+    """Also write the main pictures as PNG files into the run folder (needs the plot extra)."""
     seed: int = 0
     """Accepted by every command; a report draws nothing at random."""
     output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
@@ -30,21 +30,29 @@ class Report:
 
 def run(arguments: list[str]) -> int:
     """Parse and write."""
-    from redline.report.learning import write_learning_svg, write_report
-    from redline.report.search import write_search_report
-    from redline.report.search_pictures import write_search_pngs
+    from redline.report import learning, search
     from redline.runs import Run
     from redline.search import KIND
 
-    command = parse("report", Report, arguments)
+    command = parse("report", ReportOptions, arguments)
     folder = Run.open(command.run)
     if folder.config.get("kind") == KIND:
-        path = write_search_report(folder)
-        pictures = write_search_pngs(folder) if command.png else []
+        write_page, write_svg, write_pngs = (
+            search.write_search_report,
+            search.write_search_svg,
+            search.write_search_pngs,
+        )
     else:
-        path, pictures = write_report(folder), []
-        if command.svg is not None:
-            write_learning_svg(folder, command.svg)
+        write_page, write_svg, write_pngs = (
+            learning.write_report,
+            learning.write_learning_svg,
+            learning.write_learning_pngs,
+        )
+    path, pictures = write_page(folder), []
+    if command.svg is not None:
+        pictures.append(write_svg(folder, command.svg))
+    if command.png:
+        pictures += write_pngs(folder)
     if command.output.json:
         print_json({"report": str(path), "pictures": [str(each) for each in pictures]})
     else:

@@ -7,27 +7,31 @@ import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from redline.cli.console import Watcher, err, out, print_json
-from redline.cli.options import Output, parse
+from redline.cli.console import Watcher, out, print_json
+from redline.cli.options import Output, combine, parse
+from redline.cli.worlds import say_to
 from redline.errors import RedlineError, unknown
 from redline.files import warn_on_stderr
 from redline.learn.config import PPOConfig, TrainConfig, at_least
-from redline.search import KIND
+from redline.runs import BEST, POLICIES, RANKING, SUMMARY, Run
+from redline.search import KIND, workflows_of, worlds_with_workflows
 from redline.threads import cores
+from redline.worlds.workflows import Workflows
 
-RANKING = "ranking.json"
+if TYPE_CHECKING:
+    from redline.search.search import Search
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What to search for, and with what budget."""
+    """The search and its budget."""
 
-    env: tyro.conf.Positional[str] = "cage2"
-    """cage2."""
+    env: tyro.conf.Positional[str] = ""
+    """The world whose workflows are searched; redline envs lists them."""
     total_episodes: int = 100_000
     """Episodes of the whole search."""
     episodes_per_update: int = 200
@@ -36,20 +40,6 @@ class SearchOptions:
     """Most episodes spent on one workflow, over all its picks."""
     min_updates: int = 10
     """Updates a pick trains at least, so that what it reports is a policy that has learned something."""
-    red_agent: str = "B_lineAgent"
-    """Red agent to defend against."""
-    rules: str = "final"
-    """Rule set: final or leaderboard."""
-    max_steps: int = 100
-    """Steps in an episode."""
-    alignment_lambda: float = 30.0
-    """Reward of a fully obedient episode."""
-    compliance_bonus: float = 0.0
-    """Extra reward of each obedient fix, as a multiple of lambda."""
-    violation_penalty: float = 0.0
-    """Extra cost of each disobedient fix, as a multiple of lambda."""
-    count_foothold: bool = False
-    """Count User0, which Red can never lose, as compromised: then `user` always is."""
     compliance_threshold: float = 0.9
     """Mean compliance of an update's episodes at which a workflow counts as obeyed."""
     patience: int = 12
@@ -67,7 +57,7 @@ class SearchOptions:
     engine: str = "vector"
     """How episodes are collected."""
     exhaustive: bool = False
-    """Train all 120 workflows with an equal budget instead of searching; the ranking then judges the search."""
+    """Train all workflows with an equal budget instead of searching; the ranking then judges the search."""
     eval_episodes: int = 1000
     """Episodes each trained workflow is scored on at the end."""
     seed: int = 0
@@ -77,15 +67,12 @@ class SearchOptions:
         """Refuse what cannot work."""
         from redline.engines import ENGINES
         from redline.search.parallel import RUNNERS
-        from redline.sims.cage2.scenario import Scenario
 
         at_least(1, total_episodes=self.total_episodes, episodes_per_update=self.episodes_per_update)
         at_least(1, max_episodes_per_workflow=self.max_episodes_per_workflow, min_updates=self.min_updates)
-        at_least(1, max_steps=self.max_steps, patience=self.patience, parallel_workflows=self.parallel_workflows)
+        at_least(1, patience=self.patience, parallel_workflows=self.parallel_workflows)
         at_least(0, n_workers=self.n_workers, seed=self.seed)
         at_least(1, eval_episodes=self.eval_episodes)
-        if self.env != "cage2":
-            raise unknown("env with workflows", self.env, ["cage2"])
         if self.runner and self.runner not in RUNNERS:
             raise unknown("runner", self.runner, RUNNERS)
         if self.engine not in ENGINES:
@@ -106,30 +93,15 @@ class SearchOptions:
                 f"{self.episodes_per_update} episodes cannot be shared evenly by {self.n_workers} workers. "
                 f"Try --n-workers {_divisor_below(self.episodes_per_update, self.n_workers)}."
             )
-        Scenario(**self.env_options())
 
-    def env_options(self) -> dict[str, Any]:
-        """The options of the env, without a workflow."""
-        names = (
-            "red_agent",
-            "rules",
-            "max_steps",
-            "alignment_lambda",
-            "compliance_bonus",
-            "violation_penalty",
-            "count_foothold",
-        )
-        return {name: getattr(self, name) for name in names}
-
-    def trainer(self) -> TrainConfig:
-        """The settings all workflows are trained with."""
+    def trainer(self, episode_steps: int) -> TrainConfig:
+        """The settings all workflows are trained with, in episodes of so many steps."""
         num_envs = self.n_workers or self.episodes_per_update
         return TrainConfig(
-            env="cage2",
-            env_options=self.env_options(),
+            env=self.env,
             total_steps=10**12,
             num_envs=num_envs,
-            num_steps=self.max_steps * self.episodes_per_update // num_envs,
+            num_steps=episode_steps * self.episodes_per_update // num_envs,
             engine=self.engine,
             threads=1,
             ppo=PPOConfig(anneal=False),
@@ -137,7 +109,7 @@ class SearchOptions:
 
 
 @dataclass(frozen=True)
-class Folder:
+class SearchFolder:
     """Where the search goes."""
 
     runs: Path = Path("runs")
@@ -149,12 +121,27 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Command:
-    """Find the repair order whose best obedient defender loses least: GP-UCB over all 120."""
+class SearchPlan:
+    """A search: its options, the world's workflows, and the world's settings for them."""
 
-    search: Annotated[SearchOptions, tyro.conf.arg(name="")] = dataclasses.field(default_factory=SearchOptions)
-    folder: Annotated[Folder, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Folder)
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+    options: SearchOptions
+    workflows: Workflows
+    settings: Any  # an instance of `workflows.settings`
+
+    @property
+    def total_episodes(self) -> int:
+        """Episodes of the whole search."""
+        if self.options.exhaustive:
+            return len(self.workflows) * self.options.max_episodes_per_workflow
+        return self.options.total_episodes
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {"kind": KIND, **dataclasses.asdict(self.options), **dataclasses.asdict(self.settings)}
+
+
+ABOUT = "Find the repair order whose best obedient defender loses least: GP-UCB over all of them."
 
 
 def _divisor_below(size: int, wanted: int) -> int:
@@ -163,26 +150,45 @@ def _divisor_below(size: int, wanted: int) -> int:
 
 def run(arguments: list[str]) -> int:
     """Parse, search, rank, report."""
-    command = parse("search", Command, arguments)
-    folder, options = _open(command)
+    name = _world_named(arguments)
+    workflows = workflows_of(name)
+    parts = {
+        "search": SearchOptions(env=name),
+        "settings": workflows.settings,
+        "folder": SearchFolder,
+        "output": Output,
+    }
+    kind = combine("Search", **parts)
+    kind.__doc__ = ABOUT
+    command: Any = parse("search", kind, arguments)
+    plan = SearchPlan(command.search, workflows, command.settings)
+    folder, plan = _open(plan, command.folder)
     with folder.locked():
-        return _search(folder, options, command.output)
+        return _search(folder, plan, command.output)
 
 
-def _search(folder: Any, options: SearchOptions, output: Output) -> int:
-    say = (lambda text: None) if output.quiet or output.json else (lambda text: err.print(text, soft_wrap=True))
+def _world_named(arguments: list[str]) -> str:
+    """The world whose workflows are searched: the first argument, another that names one, or the first there is."""
+    if arguments and not arguments[0].startswith("-"):
+        return arguments[0]
+    known = worlds_with_workflows()
+    return next((each for each in arguments if each in known), known[0])
+
+
+def _search(folder: Run, plan: SearchPlan, output: Output) -> int:
+    options = plan.options
+    say = say_to(output)
     say(f"Searching in {folder.path}: {options.total_episodes:,} episodes, {options.parallel_workflows} at once")
     if options.parallel_workflows > cores() and options.runner != "ray":
         say(f"{options.parallel_workflows} workflows at once on {cores()} cores: they will get in each other's way.")
     started = time.monotonic()
-    search = _make_search(folder, options)
+    search = _make_search(folder, plan)
     from redline.learn.session import Interrupt
 
-    total = 120 * options.max_episodes_per_workflow if options.exhaustive else options.total_episodes
     with Interrupt().listening() as interrupt, Watcher(output) as watcher:
         for pick in search:
             told = f"pick {pick.iteration + 1}  reward {pick.result.env_reward:8.2f}  {pick.used:,} episodes"
-            watcher.show(pick.used / total, told)
+            watcher.show(pick.used / plan.total_episodes, told)
             if interrupt:
                 break
     search.close()
@@ -192,7 +198,7 @@ def _search(folder: Any, options: SearchOptions, output: Output) -> int:
             f"redline: interrupted after {search.used} episodes. Continue with: redline search --resume {path}"
         )
         return interrupt.exit_code
-    summary = _finish(folder, search, options, time.monotonic() - started)
+    summary = _finish(folder, search, plan, time.monotonic() - started)
     if output.json:
         print_json(summary)
     else:
@@ -200,42 +206,46 @@ def _search(folder: Any, options: SearchOptions, output: Output) -> int:
     return 0
 
 
-def _open(command: Command) -> tuple[Any, SearchOptions]:
-    from redline.runs import Run
-
-    if command.folder.resume is None:
-        data = {"kind": KIND, **dataclasses.asdict(command.search)}
-        where = command.folder
-        return (
-            Run.at(where.run_dir, data) if where.run_dir else Run.create(where.runs, "search", data)
-        ), command.search
-    found = Run.open(command.folder.resume)
+def _open(asked: SearchPlan, where: SearchFolder) -> tuple[Run, SearchPlan]:
+    """The folder of the search, and what is searched: as asked, or as the folder that goes on says."""
+    if where.resume is None:
+        run = Run.at(where.run_dir, asked.config) if where.run_dir else Run.create(where.runs, "search", asked.config)
+        return run, asked
+    found = Run.open(where.resume)
     if found.config.get("kind") != KIND:
         raise RedlineError(
             f"{found.path} holds a run of another kind, not a workflow search. Pass the folder of a search."
         )
-    options = SearchOptions(**{k: v for k, v in found.config.items() if k != "kind"})
-    if command.search not in (SearchOptions(), options):
+    plan = plan_of(found.config)
+    untouched = SearchPlan(SearchOptions(env=asked.options.env), asked.workflows, asked.workflows.settings())
+    if asked.config not in (untouched.config, plan.config):
         raise RedlineError(
             f"{found.path} is a search with other settings. Leave them out to go on with its own, or start a new search."
         )
-    return found, options
+    return found, plan
 
 
-def _make_search(folder: Any, options: SearchOptions) -> Any:
+def plan_of(config: dict[str, Any]) -> SearchPlan:
+    """The search that a run folder's config tells of."""
+    workflows = workflows_of(str(config.get("env")))
+    own = {field.name for field in dataclasses.fields(SearchOptions)}
+    options = SearchOptions(**{name: value for name, value in config.items() if name in own})
+    settings = {name: value for name, value in config.items() if name not in own and name != "kind"}
+    return SearchPlan(options, workflows, workflows.settings(**settings))
+
+
+def _make_search(folder: Run, plan: SearchPlan) -> Search:
     from redline.learn.train import spread_seed
     from redline.learn.workflow import Gate, Task, train_workflow, workflow_config
     from redline.search.parallel import make_runner
     from redline.search.search import Budget, Order, Search
     from redline.search.ucb import GPUCB, OneByOne
-    from redline.search.workflow import ALL_WORKFLOWS, TYPES
 
-    base = options.trainer()
-    total = 120 * options.max_episodes_per_workflow if options.exhaustive else options.total_episodes
+    options, workflows = plan.options, plan.workflows
+    base = options.trainer(plan.settings.max_steps)
 
     def make_task(order: Order) -> Task:
-        workflow = ALL_WORKFLOWS[order.workflow_id]
-        names = ",".join(TYPES[kind] for kind in workflow.order)
+        names = workflows.spelled(order.workflow_id)
         seed = spread_seed(options.seed * 100_003 + order.iteration, 1)[0]
         gate = Gate(
             options.compliance_threshold,
@@ -246,19 +256,23 @@ def _make_search(folder: Any, options: SearchOptions) -> Any:
         )
         return Task(
             workflow_id=order.workflow_id,
-            config=workflow_config(base, names, seed),
+            config=workflow_config(base, workflows.env_options(plan.settings, names), seed),
             gate=gate,
-            folder=str(folder.path / "policies" / names.replace(",", "-")),
+            folder=str(folder.path / POLICIES / names.replace(",", "-")),
             own=order.own,
             other=None if options.exhaustive else order.other,
+            episode_steps=plan.settings.max_steps,
             iteration=order.iteration,
         )
 
     runner = options.runner or ("processes" if options.parallel_workflows > 1 else "here")
     return Search(
         run=folder,
-        budget=Budget(total, options.episodes_per_update, options.max_episodes_per_workflow, options.min_updates),
-        ucb=OneByOne() if options.exhaustive else GPUCB(options.seed, options.beta),
+        workflows=workflows,
+        budget=Budget(
+            plan.total_episodes, options.episodes_per_update, options.max_episodes_per_workflow, options.min_updates
+        ),
+        ucb=OneByOne(len(workflows)) if options.exhaustive else GPUCB(workflows.distances, options.seed, options.beta),
         runner=make_runner(runner, options.parallel_workflows, options.ray_address),
         make_task=make_task,
         train=train_workflow,
@@ -266,12 +280,13 @@ def _make_search(folder: Any, options: SearchOptions) -> Any:
     )
 
 
-def _finish(folder: Any, search: Any, options: SearchOptions, seconds: float) -> dict[str, Any]:
+def _finish(folder: Run, search: Search, plan: SearchPlan, seconds: float) -> dict[str, Any]:
     """Score every trained workflow and the baselines, name the best, write the report."""
     from redline.report.search import write_search_report
     from redline.search.ranking import name_best, rank
 
-    ranking = rank(folder, search.known, options.eval_episodes, options.seed, options.env_options())
+    options, episode_steps = plan.options, plan.settings.max_steps
+    ranking = rank(folder, plan.workflows, plan.settings, search.known, options.eval_episodes, options.seed)
     best = ranking["best"]
     if best is not None:
         name_best(folder, best)
@@ -279,24 +294,24 @@ def _finish(folder: Any, search: Any, options: SearchOptions, seconds: float) ->
     summary = {
         "run": str(folder.path),
         "episodes": search.used,
-        "steps": search.used * options.max_steps,
+        "steps": search.used * episode_steps,
         "picks": search.iteration,
         "workflows": len(search.known),
         "infeasible": sum(not known.passed for known in search.known.values()),
         "seconds": search.seconds,
         "wall_seconds": seconds,
-        "steps_per_second": search.used * options.max_steps / search.seconds if search.seconds else None,
+        "steps_per_second": search.used * episode_steps / search.seconds if search.seconds else None,
         "best": best,
         "mean": best["mean"] if best else None,
         "stderr": best["stderr"] if best else None,
         "baselines": ranking["baselines"],
         "report": str(write_search_report(folder)),
     }
-    folder.write_json("summary.json", summary)
+    folder.write_json(SUMMARY, summary)
     return summary
 
 
-def _print(summary: dict[str, Any], folder: Any) -> None:
+def _print(summary: dict[str, Any], folder: Run) -> None:
     from rich import box
     from rich.table import Table
 
@@ -315,7 +330,7 @@ def _print(summary: dict[str, Any], folder: Any) -> None:
     best = summary["best"]
     found = (
         f"Best: [bold]{best['order']}[/bold], {best['mean']:.2f} ± {best['stderr']:.2f} over {best['episodes']:,} episodes."
-        f"\nNext: redline eval {shlex.quote(summary['run'] + '/best')}"
+        f"\nNext: redline eval {shlex.quote(str(Path(summary['run']) / BEST))}"
         if best
         else "None of them was obeyed, so there is no best one. Try more episodes, or a lower --compliance-threshold."
     )

@@ -8,13 +8,25 @@ import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from redline.cli.console import Watcher, err, out, print_json, short
+from redline.cli.arguments import arguments_of
+from redline.cli.console import Watcher, out, print_json, short
+from redline.cli.mistakes import UnknownArgument
 from redline.cli.options import Output, combine, parse
+from redline.cli.worlds import say_to, show
 from redline.errors import RedlineError
 from redline.files import warn_on_stderr
 from redline.learn.config import Saving, TrainConfig, config_to_json
+from redline.worlds.naming import with_query
+from redline.worlds.registry import default_world, find_world, require_known
+from redline.worlds.world import Answer, Say, World
+
+if TYPE_CHECKING:
+    from redline.learn.session import Interrupt, Session
+
+ENV_PART = "env_part"
+"""The name that the options of an env's world have among the parts of a command."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +40,7 @@ class Folder:
     resume: Path | None = None
     """Go on with this run (or from this checkpoint of one), with its own settings; takes no other training option."""
     eval_episodes: int | None = None
-    """Episodes to score the result on at the end; 0 scores nothing. Default: 1000 on cage2, 64 on timed nets, else 100."""
+    """Episodes to score the result on at the end; 0 scores nothing. Default: as many as the env's world suggests."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -43,58 +55,73 @@ class Resume:
     resume: Path
     """The run folder, or one of its checkpoints."""
     eval_episodes: int | None = None
-    """Episodes to score the result on at the end; 0 scores nothing. Default: 1000 on cage2, 64 on timed nets, else 100."""
+    """Episodes to score the result on at the end; 0 scores nothing. Default: as many as the env's world suggests."""
 
 
 def run(arguments: list[str]) -> int:
     """Parse, train, report."""
     if any(each == "--resume" or each.startswith("--resume=") for each in arguments):
-        kind = combine_required("Train", resume=Resume, saving=Saving, output=Output)
-        try:
-            command: Any = parse("train", kind, [each for each in arguments if each != "cage2"])
-        except RedlineError as error:
-            if "Unrecognized" not in str(error):
-                raise
-            raise RedlineError(
-                f"--resume goes on with the run's own settings, so leave out the rest. {error}"
-            ) from error
+        command: Any = _parse_resume(arguments)
         return _go(None, {}, Folder(resume=command.resume.resume, eval_episodes=command.resume.eval_episodes), command)
     parts: dict[str, Any] = {"training": TrainConfig}
-    arguments, name, options = env_parts(arguments, parts)
+    arguments, _, options = env_parts(arguments, parts)
     command = parse("train", combine("Train", **parts, folder=Folder, saving=Saving, output=Output), arguments)
-    options |= changed_options(command, name)
+    options |= changed_options(command)
     return _go(command.training, options, command.folder, command)
+
+
+def _parse_resume(arguments: list[str]) -> Any:
+    """The command that goes on with a run, which takes neither an env nor a training option."""
+    kind = combine("Train", resume=Resume, saving=Saving, output=Output)
+    try:
+        return parse("train", kind, arguments)
+    except UnknownArgument as error:
+        options = ", ".join(each.name for each in arguments_of(kind) if each.name != "--resume")
+        raise RedlineError(
+            f"--resume goes on with the run's own settings: leave out {error.argument}. It takes {options}."
+        ) from None
 
 
 def env_parts(arguments: list[str], parts: dict[str, Any]) -> tuple[list[str], str, dict[str, Any]]:
     """The arguments with a bare env name, that name, and the options that stood behind it.
 
-    Adds the env's own to `parts`, and gives the training among them the defaults that suit the env.
+    Adds the options of the env's world to `parts`, and gives the training among them the defaults that suit the env.
     """
-    from redline.envs import ENVS, require_known, with_query
-    from redline.learn.recipes import recipe
+    from redline.learn.config import recipe
 
-    given = arguments[0] if arguments and not arguments[0].startswith("-") else "cage2"
-    name, options = with_query(given, {})
-    arguments = [name, *arguments[1:]] if arguments and arguments[0] == given else arguments
-    if name in ENVS:
-        parts[name] = ENVS[name].options
-    elif not any(each in ("-h", "--help") for each in arguments):
+    place = _place_of_env(arguments)
+    name, options = with_query(arguments[place], {}) if place is not None else (default_world().name, {})
+    rest = arguments if place is None else arguments[:place] + arguments[place + 1 :]
+    arguments = [name, *rest]
+    if not any(each in ("-h", "--help") for each in arguments):
         require_known(name)
+    world = find_world(name)
+    if world is not None and world.options is not None:
+        parts[ENV_PART] = world.options
     if parts.get("training") is TrainConfig:
         parts["training"] = recipe(name)
         options = {**parts["training"].env_options, **options}
     return arguments, name, options
 
 
-def changed_options(command: Any, name: str) -> dict[str, Any]:
+def _place_of_env(arguments: list[str]) -> int | None:
+    """Where the name of an env stands: first, or behind options, where it must be one that is known."""
+    if arguments and not arguments[0].startswith("-"):
+        return 0
+    words = (k for k, each in enumerate(arguments) if not each.startswith("-"))
+    return next(
+        (k for k in words if find_world(arguments[k].partition("?")[0]) and not _is_address(arguments[k])), None
+    )
+
+
+def _is_address(word: str) -> bool:
+    """Whether a word is a host and a port, which Gymnasium could take for a module and an id."""
+    return word.rpartition(":")[2].isdigit()
+
+
+def changed_options(command: Any) -> dict[str, Any]:
     """The env's own options that were given."""
-    return _changed(getattr(command, name)) if hasattr(command, name) else {}
-
-
-def combine_required(name: str, **parts: type) -> type:
-    """Like `combine`, for parts that have no default."""
-    return dataclasses.make_dataclass(name, list(parts.items()), frozen=True)
+    return _changed(getattr(command, ENV_PART)) if hasattr(command, ENV_PART) else {}
 
 
 def _changed(options: Any) -> dict[str, Any]:
@@ -108,7 +135,7 @@ def _changed(options: Any) -> dict[str, Any]:
 
 def _go(config: TrainConfig | None, env_options: dict[str, Any], folder: Folder, command: Any) -> int:
     output: Output = command.output
-    say = (lambda text: None) if output.quiet or output.json else (lambda text: err.print(text, soft_wrap=True))
+    say = say_to(output)
     with contextlib.ExitStack() as claims:
         session = _session(config, env_options, folder, command.saving, say, claims)
         if session.trainer.progress >= 1.0:
@@ -124,16 +151,20 @@ def _go(config: TrainConfig | None, env_options: dict[str, Any], folder: Folder,
             path = shlex.quote(str(session.run.path))
             how = f"Continue with: redline train --resume {path}" if saved else "No checkpoint could be written."
             warn_on_stderr(f"redline: interrupted at step {session.trainer.step}. {how}")
-            return int(interrupt.exit_code)
-        summary = _summarise(session, folder, seconds, step_before)
+            return interrupt.exit_code
+        summary, graded = _summarise(session, folder, seconds, step_before)
     if output.json:
         print_json(summary)
+    elif output.quiet:
+        _print_result(summary, graded)
     else:
-        _print_summary(session, summary)
+        _print_times(session)
+        _print_result(summary, graded)
+        _print_next(session)
     return 0
 
 
-def _already_finished(session: Any, output: Output) -> int:
+def _already_finished(session: Session, output: Output) -> int:
     session.close()
     done = {"run": str(session.run.path), "steps": session.trainer.step, "episodes": session.trainer.episodes}
     if output.json:
@@ -150,23 +181,32 @@ def _session(
     env_options: dict[str, Any],
     folder: Folder,
     saving: Saving,
-    say: Any,
+    say: Say,
     claims: contextlib.ExitStack,
-) -> Any:
-    if folder.resume is None:  # refuse a bad folder before the slow part
-        assert config is not None
-        config = dataclasses.replace(config, env_options={**config.env_options, **env_options})
+) -> Session:
+    """A new run, or the one to go on with; nobody else may write to it while `claims` are held."""
     say("Loading torch …")
+    if folder.resume is not None:
+        return _resumed(folder.resume, saving, say, claims)
+    assert config is not None
+    config = dataclasses.replace(config, env_options={**config.env_options, **env_options})
+    return _begun(config, folder, saving, say, claims)
+
+
+def _resumed(path: Path, saving: Saving, say: Say, claims: contextlib.ExitStack) -> Session:
     from redline.learn.session import Session, find_run
+
+    claims.enter_context(find_run(path).locked())
+    session = Session.resume(path, saving, warn_on_stderr)
+    say(f"Resuming {session.run.path} at step {session.trainer.step:,}.")
+    return session
+
+
+def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims: contextlib.ExitStack) -> Session:
+    from redline.learn.session import Session
     from redline.learn.train import Trainer, warm_up
     from redline.runs import Run
 
-    if folder.resume is not None:
-        claims.enter_context(find_run(folder.resume).locked())
-        session = Session.resume(folder.resume, saving, warn_on_stderr)
-        say(f"Resuming {session.run.path} at step {session.trainer.step:,}.")
-        return session
-    assert config is not None
     config = _with_engine(config, say)
     warm_up(config)
     trainer = Trainer(config)
@@ -183,17 +223,16 @@ def _session(
     return Session.begin(found, trainer, saving, warn_on_stderr)
 
 
-def _with_engine(config: TrainConfig, say: Any) -> TrainConfig:
+def _with_engine(config: TrainConfig, say: Say) -> TrainConfig:
     """The config with an engine: the one asked for, or the fastest."""
-    from redline.engines import AUTO, ENGINES
-    from redline.errors import unknown
+    from redline.engines import AUTO, ENGINES, require_engine
     from redline.learn.train import choose_engine, warm_up
 
     if config.engine != AUTO:
-        if config.engine not in ENGINES:
-            raise unknown("engine", config.engine, [*ENGINES, AUTO])
-        if config.collecting.ray_address is not None and config.engine != "ray":
-            raise RedlineError(f"--ray-address is for engine ray, not for {config.engine}. Try --engine ray.")
+        kind = require_engine(config.engine)
+        if config.collecting.ray_address is not None and not kind.needs_address:
+            takers = " or ".join(name for name, kind in ENGINES.items() if kind.needs_address)
+            raise RedlineError(f"--ray-address is for engine {takers}, not for {config.engine}. Try --engine {takers}.")
         return config
     warm_up(config)
     config, choice = choose_engine(config, say)
@@ -204,8 +243,8 @@ def _with_engine(config: TrainConfig, say: Any) -> TrainConfig:
     return config
 
 
-def _train(session: Any, output: Output) -> tuple[Any, RedlineError | None]:
-    """Train to the end, or until a signal or envs that cannot be mended. Returns what stopped it."""
+def _train(session: Session, output: Output) -> tuple[Interrupt, RedlineError | None]:
+    """Train to the end, or until a signal or envs that cannot be mended. Returns the signal and the trouble, if any."""
     from redline.engines.faults import EnvTrouble
     from redline.learn.session import Abandoned, Interrupt
 
@@ -214,7 +253,9 @@ def _train(session: Any, output: Output) -> tuple[Any, RedlineError | None]:
         try:
             for update in session:
                 rate = update.steps / update.breakdown.total_seconds
-                text = f"{short(update.step)} steps{_doing(update.metrics)}  {short(rate)} steps/s"
+                text = (
+                    f"{short(update.step)} steps{_doing(update.metrics, session.trainer.world)}  {short(rate)} steps/s"
+                )
                 watcher.show(update.progress, text)
                 if interrupt:
                     break
@@ -225,28 +266,28 @@ def _train(session: Any, output: Output) -> tuple[Any, RedlineError | None]:
     return interrupt, None
 
 
-def _doing(metrics: dict[str, float]) -> str:
+def _doing(metrics: dict[str, float], world: World) -> str:
     """How the episodes of an update went, in few words."""
-    mean = metrics["return"]
-    if mean != mean:
+    if metrics["return"] != metrics["return"]:
         return ""
-    if "makespan" in metrics:  # a timed net: when episodes end says more than what they pay
-        times = f"  makespan {metrics['makespan']:7.0f}, best {metrics['makespan_min']:.0f}"
-        return f"  done {metrics['completed']:4.0%}" + (times if metrics["completed"] else "")
-    return f"  return {mean:8.2f}"
+    if world.progress is not None:
+        return f"  {world.progress(metrics)}"
+    return f"  return {metrics['return']:8.2f}"
 
 
-def _stopped(trouble: RedlineError, session: Any, saved: bool) -> RedlineError:
+def _stopped(trouble: RedlineError, session: Session, saved: bool) -> RedlineError:
     """The error that stopped training, with the way to go on."""
     path = shlex.quote(str(session.run.path))
     how = f"Go on with: redline train --resume {path}" if saved else "No checkpoint could be written."
     return type(trouble)(f"{trouble}\nredline: stopped at step {session.trainer.step:,}. {how}")
 
 
-def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -> dict[str, Any]:
+def _summarise(
+    session: Session, folder: Folder, seconds: float, step_before: int
+) -> tuple[dict[str, Any], Answer | None]:
     """Score the policy, write scores and report, and gather what to print."""
-    from redline.evaluate import Trained, as_json, evaluate_cage2, evaluate_env, scenario_of, score
-    from redline.report.learning import SCORES, write_report
+    from redline.learn.evaluate import Trained, grade_returns
+    from redline.report.learning import write_report
 
     trainer, run = session.trainer, session.run
     steps = trainer.step - step_before
@@ -259,71 +300,33 @@ def _summarise(session: Any, folder: Folder, seconds: float, step_before: int) -
         "steps_per_second": steps / seconds if seconds else 0.0,
         "breakdown": session.breakdown.to_json(),
     }
-    supervisor = trainer.engine.supervisor
-    summary |= {"restarts": supervisor.restarts, "lost_episodes": supervisor.lost_episodes}
-    episodes = _eval_episodes(folder, trainer.config.env)
-    if episodes and trainer.config.env.startswith("petri:"):
-        summary |= _play_net(session, episodes)
-    elif episodes:
+    faults = trainer.engine.faults
+    summary |= {"restarts": faults.restarts, "lost_episodes": faults.lost_episodes}
+    episodes = trainer.world.eval_episodes if folder.eval_episodes is None else folder.eval_episodes
+    graded: Answer | None = None
+    if episodes:
         trained = Trained(trainer.policy, trainer.config, run.path, trainer.step)
-        if trainer.config.env == "cage2":
-            scenario = scenario_of(trainer.config)
-            scores = evaluate_cage2(
-                trained.policy,
-                scenario,
-                episodes=episodes,
-                lengths=[scenario.max_steps or 100],
-                red_agents=[scenario.red_agent],
-                rule_sets=[scenario.rules],
-                seed=trainer.config.seed + 1_000_003,
-            )
-        else:
-            returns = evaluate_env(trained, episodes, trainer.config.seed + 1_000_003, False)
-            scores = [score(returns, "", "", 0)]
-        summary |= {"eval_length": scores[0].length} if trainer.config.env == "cage2" else {}
-        summary |= {"mean": scores[0].mean, "stderr": scores[0].stderr, "eval_episodes": scores[0].episodes}
-        session.write_json(SCORES, {"scores": as_json(scores)})
+        graded = (trainer.world.grade or grade_returns)(trained, episodes, trainer.config.seed + 1_000_003)
+        summary |= graded.data
+        for name, data in graded.files.items():
+            session.write_json(name, data)
     summary["report"] = str(write_report(run))
-    return summary
+    return summary, graded
 
 
-def _play_net(session: Any, samples: int) -> dict[str, Any]:
-    """Play a timed net with the trained policy and the rules; leaves the best schedule in the run folder."""
-    from redline.evaluate.petri import best_of, play_policy, play_rules
-    from redline.report.learning import SCHEDULE, SCORES
-    from redline.sims.petri.instances import parse_petri
-
-    config = session.trainer.config
-    instance = parse_petri(config.env, **config.env_options)
-    ours, drawn = play_policy(session.trainer.policy, instance, samples, config.seed + 1_000_003)
-    results = [each.to_json(instance) for each in (*ours, *play_rules(instance))]
-    best = best_of(ours)
-    facts = {"lower_bound": instance.lower_bound, "optimum": instance.optimum, "best": best.to_json(instance)}
-    found = {**facts, "samples": drawn.to_json(), "results": results}
-    session.write_json(SCHEDULE, best.schedule.to_json())
-    session.write_json(SCORES, found)
-    return {"makespan": best.makespan, **found}
-
-
-def _eval_episodes(folder: Folder, env: str) -> int:
-    from redline.envs import is_simulator
-
-    if folder.eval_episodes is not None:
-        return folder.eval_episodes
-    if env.startswith("petri:"):
-        return 64
-    return 1000 if is_simulator(env) else 100
-
-
-def _print_summary(session: Any, summary: dict[str, Any]) -> None:
+def _print_times(session: Session) -> None:
     from redline.timing.render import table
 
     out.print(table(session.breakdown))
+    out.print()
+
+
+def _print_result(summary: dict[str, Any], graded: Answer | None) -> None:
     since_start = f"{summary['episodes']:,} episodes"
     if summary["new_steps"] != summary["steps"]:
         since_start = f"{summary['steps']:,} steps and {since_start} since the start of the run"
     out.print(
-        f"\n{summary['new_steps']:,} steps in {summary['seconds']:.1f} s ({since_start}): "
+        f"{summary['new_steps']:,} steps in {summary['seconds']:.1f} s ({since_start}): "
         f"[bold]{summary['steps_per_second']:,.0f} steps/s[/bold], learning included.",
         soft_wrap=True,
     )
@@ -332,23 +335,11 @@ def _print_summary(session: Any, summary: dict[str, Any]) -> None:
             f"{summary['restarts']} restarts after failures; {summary['lost_episodes']} episodes were dropped.",
             soft_wrap=True,
         )
-    if "results" in summary:
-        _print_net(session, summary)
-    if "mean" in summary:
-        length = f" of {summary['eval_length']} steps" if "eval_length" in summary else ""
-        out.print(
-            f"Score: [bold]{summary['mean']:.2f} ± {summary['stderr']:.2f}[/bold] "
-            f"(mean return of {summary['eval_episodes']:,} fresh episodes{length} ± standard error)",
-            soft_wrap=True,
-        )
+    if graded is not None:
+        show(graded, Output())
     out.print(f"Run folder: {summary['run']}\nReport:     {summary['report']}", soft_wrap=True)
-    if session.trainer.config.env == "cage2" or "results" in summary:
-        out.print(f"Next:       redline eval {shlex.quote(summary['run'])}", soft_wrap=True)
 
 
-def _print_net(session: Any, summary: dict[str, Any]) -> None:
-    from redline.cli.eval_petri import print_results
-    from redline.sims.petri.instances import parse_petri
-
-    config = session.trainer.config
-    print_results(parse_petri(config.env, **config.env_options), summary["results"], summary["samples"])
+def _print_next(session: Session) -> None:
+    if session.trainer.world.score is not None:
+        out.print(f"Next:       redline eval {shlex.quote(str(session.run.path))}", soft_wrap=True)

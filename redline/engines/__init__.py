@@ -2,122 +2,70 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from redline.engines.episodes import Episodes
-from redline.engines.faults import Faults, Supervisor
-from redline.engines.lockstep import Lockstep
-from redline.engines.pool import Processes
+from redline.engines.engine import Engine, EngineKind, EngineSetup
+from redline.engines.faults import Faults
+from redline.engines.lockstep import in_one_call, in_workers, lockstep_kind, one_after_another
+from redline.engines.pool import make_pool
+from redline.engines.ray import make_ray
 from redline.engines.ready import Ready
-from redline.engines.settings import Collecting, worker_plan
-from redline.engines.slots import Face, Spec
-from redline.engines.vectors import SerialVectorEnv, WorkerVectorEnv
+from redline.engines.settings import Collecting
+from redline.engines.spec import Spec
 from redline.errors import RedlineError, unknown
-from redline.rollout import Acting, Rollout
-from redline.timing.stopwatch import Stopwatch
-from redline.timing.workers import WorkerTimes
 
-__all__ = ["ENGINES", "Collecting", "Engine", "Faults", "make_engine", "vector"]
-
-
-class Engine(Protocol):
-    """Turns envs and a policy into rollouts."""
-
-    def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
-        """`num_steps` steps of every env; engines that play whole episodes add what is left of the last."""
-
-    def snapshot(self) -> dict[str, Any] | None:
-        """Everything needed to go on from here, if the envs can tell."""
-
-    def close(self) -> None:
-        """Let go of envs, processes and memory."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What an engine is made from."""
-
-    spec: Spec
-    num_envs: int
-    seed: int
-    collecting: Collecting
-
-    @property
-    def num_workers(self) -> int:
-        """Worker processes, for the engines that have them."""
-        return self.collecting.num_workers(self.num_envs)
-
-    def supervisor(self) -> Supervisor:
-        """Watches over the envs of an engine that steps them itself."""
-        return Supervisor(self.collecting.faults, self.num_envs, self.seed)
-
-
-@dataclass(frozen=True)
-class EngineKind:
-    """A way to collect: how to make it, and what it is."""
-
-    make: Callable[[Plan], Any]
-    about: str
-    workers: bool = False  # whether it has worker processes
-
-
-def _serial(plan: Plan) -> Lockstep:
-    return Lockstep(_serial_env(plan), plan.seed)
-
-
-def _serial_env(plan: Plan) -> SerialVectorEnv:
-    faults = plan.collecting.faults
-    return SerialVectorEnv(plan.spec, plan.num_envs, faults=faults, seed=plan.seed, infos=False, copy=False)
-
-
-def _vector(plan: Plan) -> Lockstep:
-    env = plan.spec.batch(plan.num_envs) if plan.spec.native else _serial_env(plan)
-    return Lockstep(env, plan.seed)
-
-
-def _workers(transport: str) -> Callable[[Plan], Lockstep]:
-    def make(plan: Plan) -> Lockstep:
-        env = WorkerVectorEnv(
-            plan.spec, plan.num_envs, workers=plan.num_workers, transport=transport,
-            faults=plan.collecting.faults, seed=plan.seed, infos=False, copy=False,
-        )  # fmt: skip
-        return _or_close(env, lambda: Lockstep(env, plan.seed))
-
-    return make
-
-
-def _ready(plan: Plan) -> Ready:
-    fraction = plan.collecting.ready_fraction
-    return Ready(plan.spec, plan.num_envs, plan.num_workers, plan.supervisor(), fraction)
-
-
-def _pool(plan: Plan) -> Episodes:
-    supervisor = plan.supervisor()
-    return Episodes(Processes(plan.spec, plan.num_workers, supervisor), plan.num_envs, supervisor)
-
-
-def _ray(plan: Plan) -> Episodes:
-    on_ray = importlib.import_module("redline.engines.ray")
-    supervisor = plan.supervisor()
-    actors = on_ray.Actors(plan.spec, plan.num_workers, supervisor, plan.collecting.ray_address)
-    return Episodes(actors, plan.num_envs, supervisor)
-
+__all__ = [
+    "AUTO",
+    "BASELINE",
+    "ENGINES",
+    "Collecting",
+    "Engine",
+    "EngineKind",
+    "EngineSetup",
+    "Faults",
+    "engines_to_try",
+    "make_engine",
+    "require_engine",
+    "vector",
+]
 
 ENGINES: dict[str, EngineKind] = {
-    "serial": EngineKind(_serial, "envs stepped one after another in this process: the honest baseline"),
-    "vector": EngineKind(_vector, "all envs in this process; our own simulators step by one compiled call"),
-    "pipes": EngineKind(_workers("pipes"), "worker processes in lockstep, arrays through pipes", True),
-    "shared": EngineKind(_workers("shared"), "worker processes in lockstep, arrays in shared memory", True),
-    "ready": EngineKind(_ready, "acts for whichever envs have finished; nobody waits for the slowest", True),
-    "pool": EngineKind(_pool, "processes that play whole episodes by themselves", True),
-    "ray": EngineKind(_ray, "the same as Ray actors, on this machine or a cluster", True),
+    "serial": lockstep_kind(
+        one_after_another, "envs stepped one after another in this process: the honest baseline", rank=1
+    ),
+    "vector": lockstep_kind(in_one_call, "all envs in this process; compiled worlds step by one call", rank=0),
+    "pipes": lockstep_kind(
+        in_workers("pipes"), "worker processes in lockstep, arrays through pipes", rank=3, has_workers=True
+    ),
+    "shared": lockstep_kind(
+        in_workers("shared"), "worker processes in lockstep, arrays in shared memory", rank=2, has_workers=True
+    ),
+    "ready": EngineKind(
+        Ready, "acts for whichever envs have finished; nobody waits for the slowest", rank=5, has_workers=True
+    ),
+    "pool": EngineKind(make_pool, "processes that play whole episodes by themselves", rank=4, has_workers=True),
+    "ray": EngineKind(
+        make_ray, "the same as Ray actors, on this machine or a cluster", rank=6, has_workers=True, needs_address=True
+    ),
 }
+BASELINE = "serial"
+"""The engine that the others are compared with."""
 AUTO = "auto"
+"""Asks for the engine that is fastest here."""
+
+
+def require_engine(name: str) -> EngineKind:
+    """The engine of that name."""
+    if name not in ENGINES:
+        raise unknown("engine", name, [*ENGINES, AUTO])
+    return ENGINES[name]
+
+
+def engines_to_try(address: str | None) -> list[str]:
+    """The engines worth trying when nobody names any: those for other machines only where an address is given."""
+    return [name for name, kind in ENGINES.items() if address is not None or not kind.needs_address]
 
 
 def make_engine(
@@ -127,43 +75,17 @@ def make_engine(
     seed: int,
     options: dict[str, Any] | None = None,
     collecting: Collecting | None = None,
-) -> Any:
-    """The engine called `name`, over `num_envs` copies of `env`. Its `face` is what a policy must know of the envs."""
-    if name not in ENGINES:
-        raise unknown("engine", name, [*ENGINES, AUTO])
+) -> Engine:
+    """The engine called `name`, over `num_envs` copies of `env`."""
+    kind = require_engine(name)
     if num_envs < 1:
         raise RedlineError(f"{num_envs} envs cannot be stepped. Try --num-envs 512.")
-    if collecting is not None and collecting.faults.step_deadline and not ENGINES[name].workers:
+    if collecting is not None and collecting.faults.step_deadline and not kind.has_workers:
         raise RedlineError(
             f"--step-deadline cannot be kept by engine {name}: an env that hangs in this process hangs all of it. "
             "Try --engine shared."
         )
-    plan = Plan(Spec.of(env, options or {}), num_envs, seed, collecting or Collecting())
-    engine = ENGINES[name].make(plan)
-    return _or_close(engine, lambda: _introduce(engine, name, plan))
-
-
-def _introduce(engine: Any, name: str, plan: Plan) -> Any:
-    """Give an engine what every engine has besides `collect`: a face, a plan in words, an account of its workers."""
-    env = getattr(engine, "env", None)
-    if plan.spec.native and name == "vector":
-        engine.face, engine.supervisor, engine.times = env, plan.supervisor(), WorkerTimes(1)
-    else:
-        holder = engine if env is None else env
-        engine.face = Face(plan.spec, holder.spaces)
-        engine.supervisor, engine.times = holder.supervisor, holder.times
-    engine.plan = worker_plan(plan.num_workers, plan.num_envs) if ENGINES[name].workers else ""
-    engine.num_workers = plan.num_workers if ENGINES[name].workers else 1
-    return engine
-
-
-def _or_close(thing: Any, work: Callable[[], Any]) -> Any:
-    """What `work` returns; if it fails, `thing` is closed first."""
-    try:
-        return work()
-    except BaseException:
-        thing.close()
-        raise
+    return kind.make(EngineSetup(Spec.of(env, options or {}), num_envs, seed, collecting or Collecting()))
 
 
 def vector(
@@ -184,18 +106,13 @@ def vector(
     """
     if num_envs < 1:
         raise RedlineError(f"{num_envs} envs cannot be stepped. Try 8.")
-    spec = Spec.of(env, options)
-    spec = Spec(spec.name, {name: value for name, value in spec.options.items() if name != "packed" or name in options})
-    faults = faults or Faults()
-    if engine == "serial" or (engine == "vector" and not spec.native):
-        return SerialVectorEnv(spec, num_envs, faults=faults, seed=seed, infos=infos)
-    if engine == "vector":
-        return spec.batch(num_envs)
-    if engine in ("pipes", "shared"):
-        count = Collecting(workers=workers).num_workers(num_envs)
-        return WorkerVectorEnv(spec, num_envs, workers=count, transport=engine, faults=faults, seed=seed, infos=infos)
-    if engine in ENGINES:
+    collecting = Collecting(workers=workers, faults=faults or Faults())
+    setup = EngineSetup(Spec.plain(env, options), num_envs, seed, collecting, infos, copy=True)
+    if engine not in ENGINES:
+        raise unknown("engine", engine, [name for name, kind in ENGINES.items() if kind.is_lockstep])
+    step_together = ENGINES[engine].step_together
+    if step_together is None:
         raise RedlineError(
             f"The engine {engine!r} does not step its envs together, so it is no vector env. Try engine='shared'."
         )
-    raise unknown("engine", engine, ["serial", "vector", "pipes", "shared"])
+    return step_together(setup)

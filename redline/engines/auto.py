@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redline.engines import ENGINES, Collecting, make_engine
+from redline.engines import BASELINE, ENGINES, Collecting, Engine, engines_to_try, make_engine
+from redline.engines.spec import EnvDescription
 from redline.errors import RedlineError
 from redline.rollout import Acting
 from redline.threads import cores
@@ -18,7 +19,9 @@ TRIAL_SECONDS = 1.5
 PROBE_SECONDS = 0.3
 AS_GOOD = 0.97  # of the best, for a simpler engine to be taken
 MOST_WAITING_WORKERS = 64
-SIMPLEST_FIRST = ("vector", "serial", "shared", "pipes", "pool", "ready", "ray")
+
+PolicyFor = Callable[[EnvDescription, int], Acting]
+"""Makes a policy for envs of that description, and a number of them."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Probe:
-    """What one step of one env costs."""
+    """The cost of one step of one env."""
 
     seconds: float
     cpu_seconds: float
@@ -59,11 +62,11 @@ def choose(
     num_steps: int,
     options: dict[str, Any],
     collecting: Collecting,
-    policy_for: Callable[[Any, int], Acting],
+    policy_for: PolicyFor,
     say: Callable[[str], None],
     seconds: float = TRIAL_SECONDS,
 ) -> Choice:
-    """Measure and choose. `policy_for` makes a policy for an engine's face and a number of envs."""
+    """The engine that collects fastest here, after trying those that can run this env."""
     probe = _probe(env, options, collecting, policy_for)
     workers = collecting.num_workers(num_envs)
     if probe.waits and not collecting.workers:
@@ -73,15 +76,14 @@ def choose(
     )
     trials = []
     for name in ENGINES:
-        if name == "ray" and collecting.ray_address is None:
-            trials.append(Trial(name, 0.0, "not tried: it is pool on other machines (--ray-address)"))
+        if name not in engines_to_try(collecting.ray_address):
+            trials.append(Trial(name, 0.0, "not tried: it is for other machines (--ray-address)"))
             continue
         say(f"Trying engine {name} …")
         trials.append(trial.run(name))
     best = _best(trials)
-    return Choice(
-        best.engine, workers if ENGINES[best.engine].workers else 0, trials, _why(best, trials, probe, workers)
-    )
+    needed = workers if ENGINES[best.engine].has_workers else 0
+    return Choice(best.engine, needed, trials, _why(best, trials, probe, workers))
 
 
 def _best(trials: Sequence[Trial]) -> Trial:
@@ -90,12 +92,12 @@ def _best(trials: Sequence[Trial]) -> Trial:
     if not top.steps_per_second:
         raise RedlineError(f"No engine can run this env. {trials[0].engine}: {trials[0].note}")
     good = [trial for trial in trials if trial.steps_per_second >= AS_GOOD * top.steps_per_second]
-    return min(good, key=lambda trial: SIMPLEST_FIRST.index(trial.engine))
+    return min(good, key=lambda trial: ENGINES[trial.engine].rank)
 
 
 def _why(best: Trial, trials: Sequence[Trial], probe: Probe, workers: int) -> str:
-    serial = next((trial.steps_per_second for trial in trials if trial.engine == "serial"), 0.0)
-    ratio = f", {best.steps_per_second / serial:.1f} x serial" if serial and best.engine != "serial" else ""
+    base = next((trial.steps_per_second for trial in trials if trial.engine == BASELINE), 0.0)
+    ratio = f", {best.steps_per_second / base:.1f} x {BASELINE}" if base and best.engine != BASELINE else ""
     cost = f"a step of one env costs {_spelled(probe.seconds)}"
     if probe.waits:
         share = 1 - probe.cpu_seconds / probe.seconds
@@ -107,14 +109,12 @@ def _spelled(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
 
 
-def _probe(
-    env: str, options: dict[str, Any], collecting: Collecting, policy_for: Callable[[Any, int], Acting]
-) -> Probe:
+def _probe(env: str, options: dict[str, Any], collecting: Collecting, policy_for: PolicyFor) -> Probe:
     """Step one env for a moment."""
     patient = dataclasses.replace(collecting, faults=dataclasses.replace(collecting.faults, step_deadline=0.0))
-    engine = make_engine("serial", env, 1, 0, options, patient)
+    engine = make_engine(BASELINE, env, 1, 0, options, patient)
     try:
-        policy = policy_for(engine.face, 1)
+        policy = policy_for(engine.env, 1)
         engine.collect(policy, 1, Stopwatch())
         engine.times.lap()
         started, cpu_before, steps = time.perf_counter(), time.process_time(), 0
@@ -134,7 +134,7 @@ class _Trials:
 
     def __init__(
         self, env: str, num_envs: int, num_steps: int, options: dict[str, Any], collecting: Collecting,
-        policy_for: Callable[[Any, int], Acting], seconds: float, probe: Probe,
+        policy_for: PolicyFor, seconds: float, probe: Probe,
     ) -> None:  # fmt: skip
         self._env, self._options, self._collecting = env, options, collecting
         self._policy_for, self._seconds = policy_for, seconds
@@ -158,8 +158,8 @@ class _Trials:
         finally:
             engine.close()
 
-    def _rate(self, engine: Any) -> float:
-        policy = self._policy_for(engine.face, self.num_envs)
+    def _rate(self, engine: Engine) -> float:
+        policy = self._policy_for(engine.env, self.num_envs)
         engine.collect(policy, 1, Stopwatch())
         started, steps = time.perf_counter(), 0
         while True:

@@ -1,4 +1,4 @@
-"""What happens when an env or its process fails: said in one line, then mended, dropped or stopped, as the user chose.
+"""Envs and processes that fail: told in one line, then mended, dropped or the end of the run, as the user chose.
 
 A lost episode is never spliced: its steps leave the rollout, it is counted, and its env begins a new one with a new seed.
 """
@@ -23,11 +23,13 @@ ON_ENV_ERROR = {
 }
 LONGEST_PAUSE = 30.0
 FIRST_PAUSE = 0.2
+START_SECONDS = 300.0
+"""Time for a new worker to import the env, and for an env to be made."""
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What to do when an env fails."""
+    """The user's choice of what to do when an env fails."""
 
     on_env_error: str = "restart"
     """An env that raises, crashes, hangs or returns nonsense: restart it, drop it, or fail (stop with a checkpoint)."""
@@ -190,6 +192,11 @@ class Supervisor:
     def deadline(self) -> float:
         """Seconds that one step or reset may take."""
         return self.faults.step_deadline or max(30.0, 20.0 * self._slowest)
+
+    @property
+    def start_deadline(self) -> float:
+        """Seconds until a new worker must have begun, or an env must have been made."""
+        return START_SECONDS
 
 
 def _capital(cause: Failure | Death) -> str:

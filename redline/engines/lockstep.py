@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from redline.engines.engine import EngineKind, EngineSetup
+from redline.engines.faults import Faults, Supervisor
+from redline.engines.settings import worker_plan
+from redline.engines.spec import EnvDescription, Savable, Snapshot
 from redline.engines.tally import Tally
+from redline.engines.vectors import SerialVectorEnv, SupervisedVectorEnv, WorkerVectorEnv
 from redline.errors import RedlineError
 from redline.rollout import Acting, Outcome, Rollout
 from redline.timing.stopwatch import Stopwatch
@@ -17,32 +23,45 @@ from redline.timing.workers import WorkerTimes
 class Lockstep:
     """Collects from any `VectorEnv` that resets an ended episode in the same step."""
 
-    def __init__(self, env: VectorEnv, seed: int) -> None:
-        if env.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP:
+    def __init__(self, envs: VectorEnv, seed: int, env: EnvDescription | None = None) -> None:
+        if envs.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP:
             raise RedlineError(
-                f"{env} does not reset ended episodes in the same step. Make it with AutoresetMode.SAME_STEP."
+                f"{envs} does not reset ended episodes in the same step. Make it with AutoresetMode.SAME_STEP."
             )
-        self.env = env
-        self._obs, infos = env.reset(seed=seed)
+        self.envs = envs
+        self._obs, infos = envs.reset(seed=seed)
         self._masks = _masks_in(infos)
-        self._tally = Tally(env.num_envs)
-        self._times: WorkerTimes | None = getattr(env, "times", None)
-        self._stepping = "wait" if getattr(env, "remote", False) else "env"
+        self._tally = Tally(envs.num_envs)
+        self._supervised = isinstance(envs, SupervisedVectorEnv)
+        if isinstance(envs, SupervisedVectorEnv):
+            self.env = env or envs.describe()
+            self.faults, self.times, self.num_workers = envs.faults, envs.times, envs.num_workers
+            self._waits = envs.has_workers
+        else:  # nobody tells how long they took, or replaces one that fails
+            self.env = env or EnvDescription.of_vector(envs)
+            self.faults, self.times, self.num_workers = Supervisor(Faults(), envs.num_envs, seed), WorkerTimes(1), 1
+            self._waits = False
+
+    @property
+    def plan(self) -> str:
+        """The work of its workers in words; empty where it has none."""
+        return worker_plan(self.num_workers, self.envs.num_envs) if self._waits else ""
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
-        rollout = Rollout.empty(num_steps, self.env.num_envs, policy.version)
+        rollout = Rollout.empty(num_steps, self.envs.num_envs, policy.version, self.env.single_action_space)
         self._tally.begin()
-        acting, stepping, recording = watch.span("policy"), watch.span(self._stepping), watch.span("record")
+        acting, recording = watch.span("policy"), watch.span("record")
+        stepping = watch.span("wait" if self._waits else "env")
         with acting:
             policy.begin(num_steps)
         for t in range(num_steps):
             with acting:
                 decision = policy.act(self._obs, self._masks)
             with stepping:
-                outcome = Outcome(*self.env.step(decision.actions))
-                if self._times is not None:
-                    self._times.credit(watch)
+                outcome = Outcome(*self.envs.step(decision.actions))
+                if self._supervised:
+                    self.times.credit(watch)
             with recording:
                 rollout.write(t, decision, outcome)
                 lost = outcome.infos.get("lost")
@@ -62,26 +81,71 @@ class Lockstep:
             self._tally.write(rollout)
         return rollout
 
-    def snapshot(self) -> dict[str, np.ndarray] | None:
-        """Everything needed to go on from here, if the env can tell."""
-        state = self.env.snapshot() if hasattr(self.env, "snapshot") else None
+    def snapshot(self) -> Snapshot | None:
+        """Everything needed to go on from here, if the envs can tell."""
+        state = self.envs.snapshot() if isinstance(self.envs, Savable) else None
         if state is None:
             return None
         masks = {} if self._masks is None else {"masks": self._masks.copy()}
         return {**state, **masks, **self._tally.snapshot()}
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
-        self._obs = self.env.restore(snapshot)  # type: ignore[attr-defined]
+        assert isinstance(self.envs, Savable)
+        self._obs = self.envs.restore(snapshot)
         self._masks = snapshot.get("masks")
         self._tally.restore(snapshot)
 
     def close(self) -> None:
-        """Close the env."""
-        self.env.close()
+        """Close the envs."""
+        self.envs.close()
 
 
 def _masks_in(infos: dict[str, Any]) -> np.ndarray | None:
     """Masks bool [N, actions], if the env gives any; Gymnasium's own envs write them as int8."""
     masks = infos.get("action_mask")
     return None if masks is None else np.asarray(masks, np.bool_)
+
+
+# Envs that step together
+
+
+def one_after_another(setup: EngineSetup) -> VectorEnv:
+    """Envs in this process, stepped one by one."""
+    faults = setup.collecting.faults
+    return SerialVectorEnv(
+        setup.spec, setup.num_envs, faults=faults, seed=setup.seed, infos=setup.infos, copy=setup.copy
+    )
+
+
+def in_one_call(setup: EngineSetup) -> VectorEnv:
+    """Envs in this process, stepped by one call where their world is compiled."""
+    return setup.spec.batch(setup.num_envs) if setup.spec.native else one_after_another(setup)
+
+
+def in_workers(transport: str) -> Callable[[EngineSetup], VectorEnv]:
+    """Envs in worker processes, whose arrays travel by that `transport`: shared or pipes."""
+
+    def make(setup: EngineSetup) -> VectorEnv:
+        return WorkerVectorEnv(
+            setup.spec, setup.num_envs, workers=setup.num_workers, transport=transport,
+            faults=setup.collecting.faults, seed=setup.seed, infos=setup.infos, copy=setup.copy,
+        )  # fmt: skip
+
+    return make
+
+
+def lockstep_kind(
+    step_together: Callable[[EngineSetup], VectorEnv], about: str, rank: int, has_workers: bool = False
+) -> EngineKind:
+    """The way to collect in lockstep from envs that step together."""
+
+    def make(setup: EngineSetup) -> Lockstep:
+        envs = step_together(setup)
+        try:
+            return Lockstep(envs, setup.first_seed)
+        except BaseException:
+            envs.close()
+            raise
+
+    return EngineKind(make, about, rank, has_workers, step_together)

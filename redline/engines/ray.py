@@ -9,17 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import secrets
 import sys
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from redline.engines.crew import START_SECONDS
-from redline.engines.episodes import Host, NoRoom, Task
+from redline.engines.engine import EngineSetup
+from redline.engines.episodes import Episodes, NoRoom
 from redline.engines.faults import Death, Supervisor
-from redline.engines.memory import SharedMemory
-from redline.engines.slots import MAKE, Spec, Status
+from redline.engines.spec import Spec
+from redline.engines.workers.episode_player import EpisodePlayer, EpisodeTask, PlayEpisodes, TaskAnswer
+from redline.engines.workers.shared_memory import SharedMemory
+from redline.engines.workers.status import MAKE, StatusBoard, WorkerStatus, cells_of, status_in
 from redline.errors import RedlineError
 from redline.on_ray import connect
 from redline.threads import ONE_THREAD, cores
@@ -37,44 +38,54 @@ TALKING = "talking"
 """Concurrency group of calls that are answered while an actor plays; its tasks run one by one in a group of their own."""
 
 
-class Actors:
+Reference = Any  # Ray's own, to a result that is to come; Ray may not be installed
+
+
+def make_ray(setup: EngineSetup) -> Episodes[Reference]:
+    """The engine `ray`."""
+    address = setup.collecting.ray_address
+    return Episodes(setup, lambda faults: RayWorkers(setup.spec, setup.num_workers, faults, address))
+
+
+class RayWorkers:
     """Every worker is an actor with one CPU. Ray never restarts one by itself: that would splice episodes unseen."""
 
-    def __init__(self, spec: Spec, num_workers: int, supervisor: Supervisor, address: str | None) -> None:
-        self.num_workers, self._supervisor = num_workers, supervisor
+    def __init__(self, spec: Spec, num_workers: int, faults: Supervisor, address: str | None) -> None:
+        self.num_workers, self._faults = num_workers, faults
         self._ray, self._ours = connect(max(cores(), num_workers), address)
-        self._board = _Board(num_workers)
+        self._board = StatusBoard(num_workers)
+        self._address = _address_of(self._board)
         self._spec: bytes = self._ray.cloudpickle.dumps(spec)  # what the driver's own script defines travels along
-        self._player = self._ray.remote(
+        self._actor_class = self._ray.remote(
             num_cpus=1, max_restarts=0, max_task_retries=0, concurrency_groups={TALKING: 1},
             runtime_env={"env_vars": ONE_THREAD},
-        )(Player)  # fmt: skip
-        self._members: dict[int, _Member] = {}
-        self._worker_of: dict[Any, int] = {}
+        )(EpisodeActor)  # fmt: skip
+        self.actors: dict[int, _RayActor] = {}
+        self._worker_of: dict[Reference, int] = {}
         self._policy, self._policy_ref = b"", self._ray.put(b"")
 
     def start(self, worker: int) -> None:
         """Wait until a worker is up: one of the first, which begin side by side, or a new one for one that died."""
-        first = worker not in self._members or self._members[worker].pid is None
-        if not self._members:
+        first = worker not in self.actors or self.actors[worker].pid is None
+        if not self.actors:
             self._require_cpus()
-            self._members = {each: self._begin(each) for each in range(self.num_workers)}
+            self.actors = {each: self._launch(each) for each in range(self.num_workers)}
         elif not first:
             self._kill(worker)
             self._worker_of = {handle: other for handle, other in self._worker_of.items() if other != worker}
-            self._members[worker] = self._begin(worker)
-        self._welcome(worker, first)
+            self.actors[worker] = self._launch(worker)
+        self._wait_until_up(worker, first)
 
-    def _begin(self, worker: int) -> _Member:
-        self._board.clear(worker)
+    def _launch(self, worker: int) -> _RayActor:
+        self._board.status[worker].clear()
         paths = [os.path.abspath(path) for path in sys.path]
-        actor = self._player.remote(self._spec, paths, self._board.address, worker)
-        return _Member(actor, actor.hello.remote())
+        actor = self._actor_class.remote(self._spec, paths, self._address, worker)
+        return _RayActor(actor, actor.introduce.remote())
 
-    def _welcome(self, worker: int, first: bool) -> None:
+    def _wait_until_up(self, worker: int, first: bool) -> None:
         """Learn where a new actor is. Only room can be missing after a death, but anything at first."""
-        ray, member, begun = self._ray, self._members[worker], time.monotonic()
-        while not ray.wait([member.hello], timeout=1.0)[0]:
+        ray, actor, begun = self._ray, self.actors[worker], time.monotonic()
+        while not ray.wait([actor.introduced], timeout=1.0)[0]:
             waited = time.monotonic() - begun
             crowded = not first and waited > ROOM_SECONDS and self._cpus() < len(self._alive())
             if crowded or waited > UP_SECONDS:
@@ -83,7 +94,7 @@ class Actors:
                 self._kill(worker)
                 raise error
         try:
-            member.pid, member.node, member.near = ray.get(member.hello)
+            actor.pid, actor.node, actor.near = ray.get(actor.introduced)
         except ray.exceptions.RayError as error:
             reason = str(error).strip().split("\n")[-1].strip()
             if not first:
@@ -99,8 +110,8 @@ class Actors:
             raise RedlineError(f"{self.num_workers} workers need a CPU each, and the Ray cluster has {total}. {hint}.")
 
     def _too_busy(self) -> RedlineError:
-        hellos = [member.hello for member in self._members.values()]
-        up = len(self._ray.wait(hellos, num_returns=len(hellos), timeout=0)[0])
+        introduced = [actor.introduced for actor in self.actors.values()]
+        up = len(self._ray.wait(introduced, num_returns=len(introduced), timeout=0)[0])
         hint = f"Try --workers {up}" if up else "Try again when others are done"
         return RedlineError(
             f"{up} of {self.num_workers} workers came up within {UP_SECONDS:.0f} s: the Ray cluster has {self._cpus()} "
@@ -112,18 +123,19 @@ class Actors:
 
     def _alive(self) -> list[int]:
         """Workers that hold a CPU, or are waiting for one."""
-        return [worker for worker, member in self._members.items() if not member.gone]
+        return [worker for worker, actor in self.actors.items() if not actor.gone]
 
-    def submit(self, worker: int, call: str, task: Task) -> Any:
+    def submit(self, worker: int, task: EpisodeTask) -> Reference:
         """Queue a task. The policy is the same for all tasks of a collect, so it goes to Ray's object store once."""
-        if task.policy is not self._policy:
-            self._policy, self._policy_ref = task.policy, self._ray.put(task.policy)
-        actor = self._members[worker].actor
-        handle = actor.carry_out.remote(call, task._replace(policy=b""), self._policy_ref)
+        if isinstance(task, PlayEpisodes):
+            if task.policy is not self._policy:
+                self._policy, self._policy_ref = task.policy, self._ray.put(task.policy)
+            task = task._replace(policy=b"")
+        handle = self.actors[worker].actor.carry_out.remote(task, self._policy_ref)
         self._worker_of[handle] = worker
         return handle
 
-    def wait(self, handles: list[Any], timeout: float) -> list[Any]:
+    def wait(self, handles: list[Reference], timeout: float) -> list[Reference]:
         """Those that are done, one of each worker: when a worker dies all it had to do fails, and that is one death."""
         wait = self._ray.wait
         if not wait(handles, num_returns=1, timeout=timeout)[0]:
@@ -132,34 +144,34 @@ class Actors:
         first_of = {self._worker_of[handle]: handle for handle in reversed(handles) if handle in done}
         return [handle for handle in handles if handle in first_of.values()]
 
-    def outcome(self, handle: Any) -> Any:
-        """What a task returned, or how its worker died."""
+    def outcome(self, handle: Reference) -> TaskAnswer | Death:
+        """The answer to a task, or how its worker died."""
         worker, lost = self._worker_of.pop(handle), self._ray.exceptions
         try:
-            answer = pickle.loads(self._ray.get(handle))
+            answer: TaskAnswer = pickle.loads(self._ray.get(handle))
             self._finished(worker)
             return answer
         except lost.ActorUnavailableError:
             self._find_out(worker)
         except lost.OutOfMemoryError:
-            self._members[worker].killed = "was killed by Ray, whose node ran out of memory (try fewer --workers),"
+            self.actors[worker].killed = "was killed by Ray, whose node ran out of memory (try fewer --workers),"
         except (lost.RayActorError, lost.WorkerCrashedError, lost.NodeDiedError, lost.ObjectLostError):
             pass
         return self._death(worker)
 
     def _finished(self, worker: int) -> None:
-        if self._members[worker].near:
+        if self.actors[worker].near:
             self._board.status[worker].at_stake = 0
         else:
-            self._board.clear(worker)  # what it said while at that task is over
+            self._board.status[worker].clear()  # what it said while at that task is over
 
     def _find_out(self, worker: int) -> None:
         """Wait until it is known what became of an actor that Ray cannot reach. If it comes back, its task is lost still."""
-        ray, member = self._ray, self._members[worker]
+        ray, actor = self._ray, self.actors[worker]
         until = time.monotonic() + LOST_SECONDS
         while (left := until - time.monotonic()) > 0:
             try:
-                ray.get(member.ask(), timeout=left)
+                ray.get(actor.ask(), timeout=left)
                 break
             except ray.exceptions.ActorUnavailableError:
                 time.sleep(ANSWER_SECONDS)
@@ -167,35 +179,35 @@ class Actors:
                 return
             except ray.exceptions.GetTimeoutError:
                 break
-        member.killed = "could not be reached and was given up"
+        actor.killed = "could not be reached and was given up"
 
     def _death(self, worker: int) -> Death:
-        member, status = self._members[worker], self._board.status[worker]
+        actor, status = self.actors[worker], self._board.status[worker]
         self._kill(worker)
-        how = member.killed or (
-            f"was lost with its node {member.node.host}" if self._node_is_lost(member) else "was killed or crashed"
+        how = actor.killed or (
+            f"was lost with its node {actor.node.host}" if self._node_is_lost(actor) else "was killed or crashed"
         )
         env, during, step, action = status.doing
-        seed = None if env is None else self._supervisor.seeds[env]
-        lost = status.at_stake if member.near else None  # what others said is old by now
-        return Death(worker, member.pid, how, env, during, seed, step, action, lost)
+        seed = None if env is None else self._faults.seeds[env]
+        lost = status.at_stake if actor.near else None  # what others said is old by now
+        return Death(worker, actor.pid, how, env, during, seed, step, action, lost)
 
-    def _node_is_lost(self, member: _Member) -> bool:
-        return any(node["NodeID"] == member.node.id and not node["Alive"] for node in self._ray.nodes())
+    def _node_is_lost(self, actor: _RayActor) -> bool:
+        return any(node["NodeID"] == actor.node.id and not node["Alive"] for node in self._ray.nodes())
 
-    def hung(self, worker: int, deadline: float) -> bool:
+    def end_if_hung(self, worker: int) -> bool:
         """Kill a worker that has been at one step for too long, or does not answer any more."""
-        member, status = self._members[worker], self._board.status[worker]
+        actor, status, deadline = self.actors[worker], self._board.status[worker], self._faults.deadline
         silent = self._ask(worker)
-        if member.killed:
+        if actor.killed:
             return False
-        limit = max(deadline, START_SECONDS) if status.phase == MAKE else deadline
-        up_to_date = member.near or not silent
+        limit = max(deadline, self._faults.start_deadline) if status.phase == MAKE else deadline
+        up_to_date = actor.near or not silent
         if up_to_date and _busy_seconds(status) > limit:
             option = " (--step-deadline)" if limit == deadline else ""
-            member.killed = f"hung for {limit:g} s{option} and was killed"
+            actor.killed = f"hung for {limit:g} s{option} and was killed"
         elif silent > max(limit, SILENT_SECONDS):
-            member.killed = f"did not answer for {silent:.0f} s and was killed"
+            actor.killed = f"did not answer for {silent:.0f} s and was killed"
         else:
             return False
         self._kill(worker)
@@ -203,23 +215,23 @@ class Actors:
 
     def _ask(self, worker: int) -> float:
         """Ask a worker what it is doing. Returns for how many seconds it has owed us an answer."""
-        ray, member = self._ray, self._members[worker]
-        if member.question is None:
-            member.question, member.asked = member.ask(), time.monotonic()
-        if not ray.wait([member.question], timeout=ANSWER_SECONDS)[0]:
-            return time.monotonic() - member.asked
-        question, member.question = member.question, None
+        ray, actor = self._ray, self.actors[worker]
+        if actor.question is None:
+            actor.question, actor.asked = actor.ask(), time.monotonic()
+        if not ray.wait([actor.question], timeout=ANSWER_SECONDS)[0]:
+            return time.monotonic() - actor.asked
+        question, actor.question = actor.question, None
         with contextlib.suppress(ray.exceptions.RayError):  # it is dead: its tasks will say so
             cells, busy_seconds = ray.get(question)
-            if not member.near:
-                self._board.note(worker, cells, busy_seconds)
+            if not actor.near:
+                _note(self._board.status[worker], cells, busy_seconds)
         return 0.0
 
     def _kill(self, worker: int) -> None:
-        member = self._members[worker]
-        member.gone = True
+        actor = self.actors[worker]
+        actor.gone = True
         with contextlib.suppress(self._ray.exceptions.RayError):
-            self._ray.kill(member.actor)
+            self._ray.kill(actor.actor)
 
     def close(self) -> None:
         """End all actors, and Ray with them if it was us who connected."""
@@ -229,7 +241,7 @@ class Actors:
         if self._ours:
             self._ours = False
             self._ray.shutdown()
-        self._members.clear()
+        self.actors.clear()
         self._board.close()
 
 
@@ -242,20 +254,21 @@ NOWHERE = _Node("", "")
 
 
 @dataclass
-class _Member:
+class _RayActor:
     """A worker as the driver knows it."""
 
     actor: Any
-    hello: Any  # the answer to be: pid, node, whether it writes to our board
+    introduced: Reference  # to its pid, its node, and whether it writes to our board
     pid: int | None = None
     node: _Node = NOWHERE
     near: bool = False
-    question: Any = None  # what it is doing, while it has not answered
+    question: Reference | None = None  # what it is doing, while it has not answered
     asked: float = 0.0
     killed: str = ""  # why, if by us
     gone: bool = False
 
-    def ask(self) -> Any:
+    def ask(self) -> Reference:
+        """Have it say what it is doing."""
         return self.actor.status.options(concurrency_group=TALKING).remote()
 
 
@@ -267,45 +280,9 @@ class _Address(NamedTuple):
     token: int
 
 
-class _Board:
-    """What every worker is doing, as far as the driver knows.
-
-    Workers on this machine write it themselves, so that even a crash leaves behind where it happened. Others are asked
-    from time to time.
-    """
-
-    def __init__(self, num_workers: int) -> None:
-        self._memory = SharedMemory((1 + num_workers * Status.FIELDS) * 8)
-        self._cells = memoryview(self._memory.map).cast("q")
-        self._cells[0] = secrets.randbits(62)
-        self.status = [_status_of(worker, self._cells) for worker in range(num_workers)]
-        path = f"/proc/{os.getpid()}/fd/{self._memory.fd}"
-        self.address = _Address(path, self._memory.num_bytes, self._cells[0])
-
-    def clear(self, worker: int) -> None:
-        """Nothing is known of a worker: it begins, or has finished a task."""
-        self.status[worker].idle()
-        self.status[worker].at_stake = 0
-
-    def note(self, worker: int, cells: tuple[int, ...], busy_seconds: float) -> None:
-        """What a worker elsewhere says, whose clock is not ours."""
-        known = self.status[worker].cells
-        for k, cell in enumerate(cells):
-            known[k] = cell
-        known[1] = time.monotonic_ns() - int(busy_seconds * 1e9)
-
-    def close(self) -> None:
-        self._memory.close()
-
-
-def _status_of(worker: int, cells: memoryview) -> Status:
-    first = 1 + worker * Status.FIELDS
-    return Status(cells[first : first + Status.FIELDS])
-
-
-def _busy_seconds(status: Status) -> float:
-    """How long the present step or reset has been going on."""
-    return status.silent_seconds(time.monotonic_ns()) if status.phase else 0.0
+def _address_of(board: StatusBoard) -> _Address:
+    """Workers on this machine write to the board themselves, so that even a crash leaves behind where it happened."""
+    return _Address(f"/proc/{os.getpid()}/fd/{board.memory.fd}", board.memory.num_bytes, board.token)
 
 
 def _find_board(address: _Address) -> memoryview | None:
@@ -313,23 +290,35 @@ def _find_board(address: _Address) -> memoryview | None:
     try:
         if not os.readlink(address.path).startswith("/memfd:redline"):
             return None
-        cells = memoryview(SharedMemory(address.num_bytes, os.open(address.path, os.O_RDWR)).map).cast("q")
+        cells = cells_of(SharedMemory(address.num_bytes, os.open(address.path, os.O_RDWR)))
     except (OSError, ValueError):
         return None
     return cells if cells[0] == address.token else None
 
 
-class Player:
+def _note(status: WorkerStatus, cells: tuple[int, ...], busy_seconds: float) -> None:
+    """Write down what a worker elsewhere, whose clock is not ours, says it is doing."""
+    for k, cell in enumerate(cells):
+        status.cells[k] = cell
+    status.cells[1] = time.monotonic_ns() - int(busy_seconds * 1e9)
+
+
+def _busy_seconds(status: WorkerStatus) -> float:
+    """How long the present step or reset has been going on."""
+    return status.silent_seconds(time.monotonic_ns()) if status.phase else 0.0
+
+
+class EpisodeActor:
     """The inside of an actor."""
 
     def __init__(self, spec: bytes, paths: list[str], board: _Address, worker: int) -> None:
         sys.path += [path for path in paths if path not in sys.path]
         cells = _find_board(board)
         self._near = cells is not None
-        self._status = Status() if cells is None else _status_of(worker, cells)
-        self._host = Host(pickle.loads(spec), self._status)
+        self._status = WorkerStatus() if cells is None else status_in(cells, worker)
+        self._player = EpisodePlayer(pickle.loads(spec), self._status)
 
-    def hello(self) -> tuple[int, _Node, bool]:
+    def introduce(self) -> tuple[int, _Node, bool]:
         """Its process and node, and whether the driver sees by itself what it is doing."""
         import ray
 
@@ -337,9 +326,11 @@ class Player:
         return os.getpid(), node, self._near
 
     def status(self) -> tuple[tuple[int, ...], float]:
-        """What it is doing, and for how long."""
+        """A note of what it is doing, and for how long it has been."""
         return tuple(self._status.cells), _busy_seconds(self._status)
 
-    def carry_out(self, call: str, task: Task, policy: bytes) -> bytes:
-        """Call the host. Answers travel pickled: arrays that Ray hands over itself are read-only there."""
-        return pickle.dumps(getattr(self._host, call)(task._replace(policy=policy)), pickle.HIGHEST_PROTOCOL)
+    def carry_out(self, task: EpisodeTask, policy: bytes) -> bytes:
+        """Play. Answers travel pickled: arrays that Ray hands over itself are read-only there."""
+        if isinstance(task, PlayEpisodes):
+            task = task._replace(policy=policy)
+        return pickle.dumps(self._player.carry_out(task), pickle.HIGHEST_PROTOCOL)

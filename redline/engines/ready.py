@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import gymnasium as gym
 import numpy as np
 
-from redline.engines.crew import Crew, Progress, Worker
-from redline.engines.faults import Death, Supervisor
-from redline.engines.slots import Report, Spec
-from redline.rollout import Acting, Rollout
+from redline.engines.engine import EngineSetup
+from redline.engines.faults import Death
+from redline.engines.settings import worker_plan
+from redline.engines.spec import EnvDescription, Snapshot
+from redline.engines.workers.child import ResetEach, StepEach, StepProgress
+from redline.engines.workers.parent import EnvWorkers, WorkerAnswer, WorkerProcess
+from redline.rollout import Acting, Decision, Rollout
 from redline.timing.stopwatch import Stopwatch
 from redline.timing.workers import WorkerTimes
 
@@ -20,141 +24,152 @@ class Ready:
     The policy is asked as soon as `ready_fraction` of the envs that are still playing are ready.
     """
 
-    def __init__(
-        self, spec: Spec, num_envs: int, workers: int, supervisor: Supervisor, ready_fraction: float = 0.1
-    ) -> None:
-        self.num_envs, self.supervisor, self._fraction = num_envs, supervisor, ready_fraction
-        self.crew = Crew(spec, num_envs, workers, supervisor, "shared", batched=False)
-        self.spaces, self.slab = self.crew.spaces, self.crew.slab
-        self.times = WorkerTimes(workers)
-        self._home = {i: worker for worker in self.crew.workers for i in worker.ids}
-        self._has_obs = np.zeros(num_envs, np.bool_)  # an observation waits for an action
-        self._returns = np.zeros(num_envs)
-        self._lengths = np.zeros(num_envs, np.int64)
-        for worker in self.crew.working:
-            self._begin_episodes(worker, self.crew.alive(worker))
+    def __init__(self, setup: EngineSetup) -> None:
+        self.num_envs, self.num_workers = setup.num_envs, setup.num_workers
+        self._fraction = setup.collecting.ready_fraction
+        self.plan = worker_plan(self.num_workers, self.num_envs)
+        self.faults = setup.supervisor()
+        self.env_workers = EnvWorkers(setup.spec, self.num_envs, self.num_workers, self.faults, batched=False)
+        self._buffers, spaces = self.env_workers.buffers, self.env_workers.spaces
+        self._masked = spaces.masked
+        self.env = EnvDescription.of(setup.spec, spaces.observation, spaces.action)
+        self.times = WorkerTimes(self.num_workers)
+        self._has_obs = np.zeros(self.num_envs, np.bool_)  # an observation waits for an action
+        self._returns = np.zeros(self.num_envs)
+        self._lengths = np.zeros(self.num_envs, np.int64)
+        for worker in self.env_workers.working:
+            self._begin_episodes(worker, self.env_workers.alive(worker))
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
-        course = _Course(num_steps, self.num_envs, policy.version)
+        columns = _Columns(num_steps, self.num_envs, policy.version, self.env.single_action_space)
         waited_before = watch.seconds_in("wait")
         with watch.span("policy"):
             policy.begin(num_steps)
-        for i in np.flatnonzero(self.supervisor.dropped):
-            course.leave(int(i))
-        while not course.over:
+        for i in np.flatnonzero(self.faults.dropped):
+            columns.leave(int(i))
+        while not columns.over:
             with watch.span("record"):
-                waiting = np.flatnonzero(self._has_obs & (course.t < num_steps))
-                enough = len(waiting) > 0 and len(waiting) >= self._enough(course)
+                waiting = np.flatnonzero(self._has_obs & (columns.t < num_steps))
+                enough = len(waiting) > 0 and len(waiting) >= self._enough(columns)
             if enough:
                 with watch.span("policy"):
-                    self._act(policy, course, waiting)
+                    self._act(policy, columns, waiting)
             else:
                 with watch.span("wait"):
-                    answers = self.crew.wait()
+                    answers = self.env_workers.wait()
                 with watch.span("record"):
                     for worker, answer in answers:
-                        self._receive(worker, answer, course)
-                if course.cut:
+                        self._receive(worker, answer, columns)
+                if columns.cut:
                     with watch.span("policy"):
-                        course.bootstrap(policy)
+                        columns.bootstrap(policy)
         with watch.span("policy"):
-            course.rollout.link_values(policy.value(self.slab.obs))
-            course.rollout.observations, course.rollout.masks = policy.observations()
+            columns.rollout.link_values(policy.value(self._buffers.obs))
+            columns.rollout.observations, columns.rollout.masks = policy.observations()
         waited = watch.seconds_in("wait") - waited_before
         with watch.span("wait"):
             self.times.credit(watch, waited)
         with watch.span("record"):
-            return course.finished()
+            return columns.finished()
 
-    def _enough(self, course: _Course) -> int:
+    def _enough(self, columns: _Columns) -> int:
         """How many ready envs are worth asking the policy for."""
-        return max(1, int(np.ceil(self._fraction * (course.t < course.num_steps).sum())))
+        return max(1, int(np.ceil(self._fraction * (columns.t < columns.num_steps).sum())))
 
-    def _act(self, policy: Acting, course: _Course, envs: np.ndarray) -> None:
-        masks = self.slab.masks[envs] if self.spaces.masked else None
-        decision = policy.act(self.slab.obs[envs], masks, envs)
-        self.slab.actions[envs] = decision.actions
-        course.decide(envs, decision)
+    def _act(self, policy: Acting, columns: _Columns, envs: np.ndarray) -> None:
+        masks = self._buffers.masks[envs] if self._masked else None
+        decision = policy.act(self._buffers.obs[envs], masks, envs)
+        self._buffers.actions[envs] = decision.actions
+        columns.decide(envs, decision)
         self._has_obs[envs] = False
-        for worker in self.crew.workers:
+        for worker in self.env_workers.workers:
             first, last = worker.ids[0], worker.ids[-1]
             places = (envs[(envs >= first) & (envs <= last)] - first).tolist()
             if places:
-                worker.ask_for(places, "play", places)
+                worker.ask(StepEach(places), len(places))
 
-    def _begin_episodes(self, worker: Worker, envs: Sequence[int]) -> None:
+    def _begin_episodes(self, worker: WorkerProcess, envs: Sequence[int]) -> None:
         if envs:
-            places, seeds = [i - worker.ids[0] for i in envs], [self.supervisor.seeds[i] for i in envs]
-            worker.ask_for(places, "begin", places, seeds)
+            places, seeds = [i - worker.ids[0] for i in envs], [self.faults.seeds[i] for i in envs]
+            worker.ask(ResetEach(places, list(seeds)), len(places))
 
-    def _receive(self, worker: Worker, answer: Report | Progress | Death, course: _Course) -> None:
+    def _receive(self, worker: WorkerProcess, answer: WorkerAnswer, columns: _Columns) -> None:
         if isinstance(answer, Death):
-            self._replace(worker, answer, course)
+            self._replace(worker, answer, columns)
             return
-        assert isinstance(answer, Progress)
+        assert isinstance(answer, StepProgress)
         failed = {failure.env: failure for report in answer.reports for failure in report.failures}
         for report in answer.reports:
             self.times.add(worker.number, report.times)
         for k in answer.places:
             i = worker.ids[k]
             self._has_obs[i] = i not in failed
-            if answer.played and not (i in failed and failed[i].lost):
-                self._played(i, course)
+            if answer.stepped and not (i in failed and failed[i].lost):
+                self._played(i, columns)
         for i, failure in failed.items():
             if failure.lost:
-                self._lose(i, course, in_flight=True)
-            alive = self.supervisor.decide(failure, [i], failure.lost)
+                self._lose(i, columns, in_flight=True)
+            alive = self.faults.decide(failure, [i], failure.lost)
             self._begin_episodes(worker, alive)
             if not alive:
-                course.leave(i)
+                columns.leave(i)
 
-    def _played(self, i: int, course: _Course) -> None:
-        slab = self.slab
-        reward, terminated, truncated = float(slab.rewards[i]), bool(slab.terminated[i]), bool(slab.truncated[i])
+    def _played(self, i: int, columns: _Columns) -> None:
+        buffers = self._buffers
+        reward, terminated, truncated = (
+            float(buffers.rewards[i]),
+            bool(buffers.terminated[i]),
+            bool(buffers.truncated[i]),
+        )
         self._returns[i] += reward
         self._lengths[i] += 1
         ended = terminated or truncated
         if truncated and not terminated:
-            course.cut.append((int(course.t[i]), i, slab.final_obs[i].copy()))
-        course.write(i, reward, terminated, truncated)
+            columns.cut.append((int(columns.t[i]), i, buffers.final_obs[i].copy()))
+        columns.write(i, reward, terminated, truncated)
         if ended:
-            course.episodes.append((float(self._returns[i]), int(self._lengths[i])))
+            columns.episodes.append((float(self._returns[i]), int(self._lengths[i])))
             self._returns[i], self._lengths[i] = 0.0, 0
-            self.supervisor.finished([i])
+            self.faults.finished([i])
 
-    def _replace(self, worker: Worker, death: Death, course: _Course) -> None:
+    def _replace(self, worker: WorkerProcess, death: Death, columns: _Columns) -> None:
         """A new worker for one that is gone; the other workers go on meanwhile."""
-        before = self.crew.alive(worker)
-        lost = [i for i in before if self._has_obs[i] or course.is_acting(i)]
+        before = self.env_workers.alive(worker)
+        lost = [i for i in before if self._has_obs[i] or columns.is_acting(i)]
         for i in lost:
-            self._lose(i, course, in_flight=not self._has_obs[i])
+            self._lose(i, columns, in_flight=not self._has_obs[i])
         self._has_obs[before] = False
-        self.supervisor.decide(death, worker.ids, len(lost))
-        self.crew.restart(worker)
-        alive = self.crew.alive(worker)
+        self.faults.decide(death, worker.ids, len(lost))
+        self.env_workers.restart(worker)
+        alive = self.env_workers.alive(worker)
         self._begin_episodes(worker, alive)
         for i in set(before) - set(alive):
-            course.leave(i)
+            columns.leave(i)
 
-    def _lose(self, i: int, course: _Course, in_flight: bool) -> None:
-        course.lose(i, in_flight)
+    def _lose(self, i: int, columns: _Columns, in_flight: bool) -> None:
+        columns.lose(i, in_flight)
         self._returns[i], self._lengths[i] = 0.0, 0
 
-    def snapshot(self) -> None:
-        """Envs in other processes cannot be saved."""
+    def snapshot(self) -> Snapshot | None:
+        """Envs that are at steps of their own cannot be saved."""
+        return None
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """There is no snapshot of such an engine."""
+        raise NotImplementedError("Envs that are at steps of their own have no snapshots to go on from.")
 
     def close(self) -> None:
         """End the workers."""
-        self.crew.close()
+        self.env_workers.close()
 
 
-class _Course:
-    """One collect: how far every env has come in its column."""
+class _Columns:
+    """The rollout of one collect: how far every env has come in its column."""
 
-    def __init__(self, num_steps: int, num_envs: int, version: int) -> None:
+    def __init__(self, num_steps: int, num_envs: int, version: int, action_space: gym.Space) -> None:
         self.num_steps = num_steps
-        self.rollout = Rollout.empty(num_steps, num_envs, version)
+        self.rollout = Rollout.empty(num_steps, num_envs, version, action_space)
         self.t = np.zeros(num_envs, np.int64)
         self.cut: list[tuple[int, int, np.ndarray]] = []
         self.episodes: list[tuple[float, int]] = []
@@ -170,11 +185,11 @@ class _Course:
         """Whether env `i` is at a step."""
         return bool(self._acting[i])
 
-    def decide(self, envs: np.ndarray, decision: object) -> None:
+    def decide(self, envs: np.ndarray, decision: Decision) -> None:
         """Write the policy's part of a step."""
         rollout, t = self.rollout, self.t[envs]
-        rollout.rows[t, envs], rollout.actions[t, envs] = decision.rows, decision.actions  # type: ignore[attr-defined]
-        rollout.log_probs[t, envs], rollout.values[t, envs] = decision.log_probs, decision.values  # type: ignore[attr-defined]
+        rollout.rows[t, envs], rollout.actions[t, envs] = decision.rows, decision.actions
+        rollout.log_probs[t, envs], rollout.values[t, envs] = decision.log_probs, decision.values
         self._acting[envs] = True
 
     def write(self, i: int, reward: float, terminated: bool, truncated: bool) -> None:

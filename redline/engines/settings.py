@@ -22,7 +22,7 @@ class Collecting:
     ray_address: str | None = None
     """Engine ray: a running cluster, as host:port or auto; none starts one on this machine."""
     faults: Faults = field(default_factory=Faults)
-    """What to do when an env fails."""
+    """How failures of envs are dealt with."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -45,7 +45,7 @@ def split(ids: Sequence[int], count: int) -> list[Sequence[int]]:
 
 
 def worker_plan(num_workers: int, num_envs: int) -> str:
-    """What the workers will be doing, in words, with a warning where they would get in each other's way."""
+    """The work of the workers in words, with a warning where they would get in each other's way."""
     each = -(-num_envs // num_workers)
     count = f"{num_workers} worker{'s' * (num_workers > 1)} of one thread"
     line = f"{count} with {'up to ' * (num_envs % num_workers > 0)}{each} env{'s' * (each > 1)} each"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from redline.rollout import Outcome, Rollout
@@ -58,6 +56,6 @@ class Tally:
         """Everything needed to go on from here."""
         return {"returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
+    def restore(self, snapshot: dict[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
         self._returns[:], self._lengths[:] = snapshot["returns"], snapshot["lengths"]

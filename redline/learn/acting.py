@@ -1,20 +1,25 @@
 """A policy at work during a collect: the face that engines see.
 
-Weights do not change while an engine collects, so what the network says about an observation is worked out once and
-looked up from then on. Where observations hardly repeat, looking up is not worth it and the network is asked each time.
+Weights do not change while an engine collects, so what the policy makes of an observation is worked out once and looked
+up from then on. Where observations hardly repeat, looking up is not worth it and the network is asked each time.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
+import gymnasium as gym
 import numpy as np
 
+from redline.compiled.rng import seed_streams
+from redline.compiled.speed import kernel
 from redline.learn.distinct import Distinct, as_words
-from redline.rollout import Decision
-from redline.sims.rng import GOLDEN, seed_streams, unit
-from redline.sims.speed import kernel
+from redline.learn.heads.head import DrawTable, Head
+from redline.learn.numpy_policy import NumpyPolicy, PolicyParameters
+from redline.rollout import Acting, Decision
 from redline.timing.stopwatch import Stopwatch
+from redline.worlds.batch import encoding_of
 
 REPEATS_WORTH_FINDING = 2.0
 """Steps per distinct observation below which looking up is given up, until it is tried again."""
@@ -22,63 +27,54 @@ TRY_AGAIN = 20
 """Updates between two tries: a policy that has made up its mind meets the same observations again and again."""
 
 
-class Network(Protocol):
-    """Something that has an opinion on observations: a `Policy`, or its portable twin without torch."""
+class Inferring(Protocol):
+    """A policy as an actor needs it: a `Policy`, or a `NumpyPolicy` where there is no torch."""
 
-    num_actions: int
+    head: Head
 
-    def say(
-        self, observations: np.ndarray, masks: np.ndarray | None, log_probs: np.ndarray, cumulative: np.ndarray
-    ) -> np.ndarray:
-        """State values of observations; their log-probabilities and running sums of probability are written."""
+    def infer(self, observations: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> np.ndarray:
+        """State values float32 [n] of observations; the distributions over their actions are written to `table`."""
 
     def state_values(self, observations: np.ndarray) -> np.ndarray:
         """State values float32 [n] of observations."""
 
-    def portable(self, version: int, seed: int, dedup: bool) -> Any:
-        """The same for another process."""
+    def parameters(self) -> PolicyParameters:
+        """The policy as it is now, for a process without torch."""
 
 
 @kernel
-def _draw(cumulative, log_probs, values, visited, rows, streams, envs, actions, chosen_log_probs, chosen_values):
-    """One action per env, from its own stream: the first whose running sum exceeds a uniform draw."""
-    last = cumulative.shape[1] - 1
-    for i in range(len(rows)):
-        row = rows[i]
-        visited[row] = True
-        streams[envs[i]] += GOLDEN
-        aim = unit(streams[envs[i]]) * cumulative[row, last]
-        low, high = 0, last
-        while low < high:
-            middle = (low + high) // 2
-            if cumulative[row, middle] > aim:
-                high = middle
-            else:
-                low = middle + 1
-        actions[i] = low
-        chosen_log_probs[i] = log_probs[row, low]
-        chosen_values[i] = values[row]
+def _look_up(values, visited, places, chosen_values):
+    for i in range(len(places)):
+        visited[places[i]] = True
+        chosen_values[i] = values[places[i]]
 
 
-class _Distributions:
-    """What the network said about a number of observations."""
+class _Answers:
+    """A policy's answers to a number of observations: distributions over actions, and state values."""
 
-    def __init__(self, capacity: int, num_actions: int) -> None:
-        self.log_probs = np.empty((capacity, num_actions), np.float32)
-        self.cumulative = np.empty((capacity, num_actions), np.float64)
+    def __init__(self, capacity: int, head: Head) -> None:
+        self._head = head
+        self.table = head.empty(capacity)
         self.values = np.empty(capacity, np.float32)
         self.visited = np.zeros(capacity, np.bool_)
 
-    def fill(self, first: int, network: Network, observations: np.ndarray, masks: np.ndarray | None) -> None:
-        """Ask the network about observations and keep the answers from place `first` on."""
+    def fill(self, first: int, policy: Inferring, observations: np.ndarray, masks: np.ndarray | None) -> None:
+        """Ask a policy about observations and keep the answers from place `first` on."""
         part = slice(first, first + len(observations))
-        self.values[part] = network.say(observations, masks, self.log_probs[part], self.cumulative[part])
+        self.values[part] = policy.infer(observations, masks, tuple(array[part] for array in self.table))
 
-    def grown(self, capacity: int) -> _Distributions:
+    def values_at(self, places: np.ndarray) -> np.ndarray:
+        """State values of observations that are acted on."""
+        values = np.empty(len(places), np.float32)
+        _look_up(self.values, self.visited, places, values)
+        return values
+
+    def grown(self, capacity: int) -> _Answers:
         """A copy with more room."""
-        bigger = _Distributions(capacity, self.log_probs.shape[1])
+        bigger = _Answers(capacity, self._head)
         count = len(self.values)
-        bigger.log_probs[:count], bigger.cumulative[:count] = self.log_probs, self.cumulative
+        for new, old in zip(bigger.table, self.table, strict=True):
+            new[:count] = old
         bigger.values[:count], bigger.visited[:count] = self.values, self.visited
         return bigger
 
@@ -93,7 +89,7 @@ class Actor:
     """
 
     def __init__(
-        self, policy: Network, num_envs: int, seed: int, dedup: bool = True, deterministic: bool = False
+        self, policy: Inferring, num_envs: int, seed: int, dedup: bool = True, deterministic: bool = False
     ) -> None:
         self.policy, self.dedup, self._deterministic = policy, dedup, deterministic
         self._wanted = dedup
@@ -105,26 +101,26 @@ class Actor:
         self._known: np.ndarray | None = None  # observations worth asking about before they turn up
         self._known_masks: np.ndarray | None = None
         self._distinct: Distinct | None = None
-        self._says = _Distributions(num_envs, policy.num_actions)
+        self._answers = _Answers(num_envs, policy.head)
         self._chunks: list[np.ndarray] = []
         self._mask_chunks: list[np.ndarray] = []
         self._evaluated = self._acted = 0
 
     def begin(self, num_steps: int) -> None:
-        """Forget what older weights said; with lookups on, ask at once about all that the last collect met."""
+        """Forget the answers of older weights; with lookups on, ask at once about all that the last collect met."""
         self._chunks, self._mask_chunks = [], []
         self._evaluated = self._acted = 0
         if self._wanted and not self.dedup and self.version % TRY_AGAIN == 0:
             self.dedup, self._known = True, None
-        self._says.visited.fill(False)
+        self._answers.visited.fill(False)
         if self._distinct is not None:
             self._distinct.clear()
         if self.dedup and self._known is not None:
             self._rows(self._known, self._known_masks)
 
-    def portable(self) -> Any:
-        """The policy for another process, where every env draws from a stream of its own, too."""
-        return self.policy.portable(self.version, self._seed, self.dedup)
+    def parameters(self) -> ActorParameters:
+        """The actor as it is now, to act likewise in another process."""
+        return ActorParameters(self.policy.parameters(), self.version, self._seed, self.dedup, self._deterministic)
 
     def act(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray | None = None) -> Decision:
         """Draw an action for every env, or for `envs` only."""
@@ -132,7 +128,7 @@ class Actor:
             if self.dedup:
                 rows = places = self._rows(obs, masks)
             else:
-                self._says.fill(0, self.policy, obs, masks)
+                self._answers.fill(0, self.policy, obs, masks)
                 places = np.arange(len(obs), dtype=np.int32)
                 rows = places + np.int32(self._acted)
                 self._store(obs, masks)
@@ -141,24 +137,19 @@ class Actor:
             return self._drawn(rows, places, self._all if envs is None else envs)
 
     def _drawn(self, rows: np.ndarray, places: np.ndarray, envs: np.ndarray) -> Decision:
-        """One action for each of `envs`, by what the network said about the observations at `places`."""
-        says, count = self._says, len(places)
-        actions = np.empty(count, np.int64)
-        log_probs, values = np.empty(count, np.float32), np.empty(count, np.float32)
-        _draw(
-            says.cumulative, says.log_probs, says.values, says.visited,
-            places, self.streams, envs, actions, log_probs, values,
-        )  # fmt: skip
+        """One action for each of `envs`, by the policy's answers at `places`."""
+        head, table = self.policy.head, self._answers.table
+        values = self._answers.values_at(places)
+        actions, log_probs = head.draw(table, places, self.streams, envs)
         if self._deterministic:
-            actions = says.log_probs[places].argmax(axis=1)
-            log_probs = says.log_probs[places, actions]
+            actions, log_probs = head.likeliest(table, places)
         return Decision(actions, log_probs, values, rows)
 
     def value(self, obs: np.ndarray) -> np.ndarray:
         """State values of observations that need no action."""
         if self.dedup and not self._mask_chunks:
             rows = self._rows(obs, None)  # may move the table, so it is looked at only afterwards
-            return np.asarray(self._says.values[rows])
+            return np.asarray(self._answers.values[rows])
         return self.policy.state_values(obs)
 
     def observations(self) -> tuple[np.ndarray, np.ndarray | None]:
@@ -166,7 +157,7 @@ class Actor:
         observations = np.concatenate(self._chunks)
         masks = np.concatenate(self._mask_chunks) if self._mask_chunks else None
         if self.dedup:
-            visited = self._says.visited[: len(observations)]
+            visited = self._answers.visited[: len(observations)]
             self._known = observations[visited]
             self._known_masks = None if masks is None else masks[visited]
             if self._acted < REPEATS_WORTH_FINDING * len(self._known):
@@ -195,11 +186,11 @@ class Actor:
 
     def _learn_about(self, obs: np.ndarray, masks: np.ndarray | None, new: np.ndarray) -> None:
         needed = self._evaluated + len(new)
-        if needed > len(self._says.values):
-            self._says = self._says.grown(2 * needed)
+        if needed > len(self._answers.values):
+            self._answers = self._answers.grown(2 * needed)
         fresh, fresh_masks = obs[new], None if masks is None else masks[new]
         self._store(fresh, fresh_masks)
-        self._says.fill(self._evaluated, self.policy, fresh, fresh_masks)
+        self._answers.fill(self._evaluated, self.policy, fresh, fresh_masks)
         self._evaluated = needed
 
     def snapshot(self) -> dict[str, np.ndarray]:
@@ -216,3 +207,23 @@ class Actor:
         self.streams[:] = arrays["streams"]
         self.dedup, self._wanted = bool(arrays["dedup"][0]), bool(arrays["dedup"][-1])
         self._known, self._known_masks = arrays.get("known"), arrays.get("known_masks")
+
+
+@dataclass(frozen=True)
+class ActorParameters:
+    """All that is needed to act with the same weights in another process, where torch may be missing. Picklable."""
+
+    policy: PolicyParameters
+    version: int
+    seed: int
+    dedup: bool
+    deterministic: bool
+
+    def actor(self, num_envs: int, env: object, observation_space: gym.Space, before: Acting | None = None) -> Actor:
+        """Acts in `env` and its like. `before` is the actor of older weights, whose random streams go on."""
+        policy = NumpyPolicy(self.policy, encoding_of(env, observation_space))
+        actor = (
+            before if isinstance(before, Actor) else Actor(policy, num_envs, self.seed, self.dedup, self.deterministic)
+        )
+        actor.policy, actor.version = policy, self.version
+        return actor

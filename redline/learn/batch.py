@@ -1,4 +1,4 @@
-"""Experience boiled down to what the PPO loss needs.
+"""Minibatches: experience boiled down to what the PPO loss needs.
 
 Within one rollout the weights were fixed, so two steps that saw the same observation and took the same action have the
 same probability, then and now. The clipped objective of such steps differs only in their advantages, and only through
@@ -10,54 +10,68 @@ pairs, each with its sums. Its loss is the loss of all its steps, added up in an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 import numpy as np
 
-from redline.sims.speed import kernel
+from redline.compiled.speed import kernel
+from redline.learn.heads.head import Head
+from redline.learn.network.layers import Array
+
+if TYPE_CHECKING:
+    import torch
 
 
-class Batch(NamedTuple):
+class Minibatch(NamedTuple, Generic[Array]):
     """Distinct observations [U] and distinct pairs [P] of a number of steps."""
 
-    rows: np.ndarray  # int64 [U]  observation, as row of the rollout's table
-    visits: np.ndarray  # float32 [U]  steps that saw it
-    mean_returns: np.ndarray  # float32 [U]  their mean return
+    rows: Array  # int64 [U]  observation, as row of the rollout's table
+    visits: Array  # float32 [U]  steps that saw it
+    mean_returns: Array  # float32 [U]  their mean return
     spread: float  # squared distances of all returns from the mean of their observation
-    pair_rows: np.ndarray  # int64 [P]  place in `rows`
-    pair_actions: np.ndarray  # int64 [P]
-    pair_log_probs: np.ndarray  # float32 [P]  under the weights that acted
-    pair_visits: np.ndarray  # float32 [P]
-    gains: np.ndarray  # float32 [P]  sum of its positive advantages
-    losses: np.ndarray  # float32 [P]  sum of its negative advantages
+    pair_rows: Array  # int64 [P]  place in `rows`
+    pair_actions: Array  # [P, ...]
+    pair_log_probs: Array  # float32 [P]  under the weights that acted
+    pair_visits: Array  # float32 [P]
+    gains: Array  # float32 [P]  sum of its positive advantages
+    losses: Array  # float32 [P]  sum of its negative advantages
     num_steps: int
 
-    def parts(self, size: int) -> Iterator[Batch]:
-        """The batch in parts of at most `size` observations. Their losses and gradients add up to those of the whole."""
-        if len(self.rows) <= size:
-            yield self
-            return
-        order = np.argsort(self.pair_rows, kind="stable")
-        pair_rows = self.pair_rows[order]
-        for first in range(0, len(self.rows), size):
-            part = slice(first, first + size)
-            pairs = order[slice(*np.searchsorted(pair_rows, (first, first + size)))]
-            yield self._replace(
-                rows=self.rows[part],
-                visits=self.visits[part],
-                mean_returns=self.mean_returns[part],
-                spread=self.spread if first == 0 else 0.0,
-                pair_rows=self.pair_rows[pairs] - first,
-                pair_actions=self.pair_actions[pairs],
-                pair_log_probs=self.pair_log_probs[pairs],
-                pair_visits=self.pair_visits[pairs],
-                gains=self.gains[pairs],
-                losses=self.losses[pairs],
-            )
+
+def parts(batch: Minibatch[np.ndarray], size: int) -> Iterator[Minibatch[np.ndarray]]:
+    """The batch in parts of at most `size` observations. Their losses and gradients add up to those of the whole."""
+    if len(batch.rows) <= size:
+        yield batch
+        return
+    order = np.argsort(batch.pair_rows, kind="stable")
+    pair_rows = batch.pair_rows[order]
+    for first in range(0, len(batch.rows), size):
+        part = slice(first, first + size)
+        pairs = order[slice(*np.searchsorted(pair_rows, (first, first + size)))]
+        yield batch._replace(
+            rows=batch.rows[part],
+            visits=batch.visits[part],
+            mean_returns=batch.mean_returns[part],
+            spread=batch.spread if first == 0 else 0.0,
+            pair_rows=batch.pair_rows[pairs] - first,
+            pair_actions=batch.pair_actions[pairs],
+            pair_log_probs=batch.pair_log_probs[pairs],
+            pair_visits=batch.pair_visits[pairs],
+            gains=batch.gains[pairs],
+            losses=batch.losses[pairs],
+        )
+
+
+def to_tensors(batch: Minibatch[np.ndarray], device: torch.device) -> Minibatch[torch.Tensor]:
+    """The batch on a device."""
+    import torch
+
+    tensors = [torch.from_numpy(each).to(device) if isinstance(each, np.ndarray) else each for each in batch]
+    return Minibatch(*tensors)  # type: ignore[arg-type]
 
 
 class Steps(NamedTuple):
-    """The steps of a rollout as flat arrays [T * N]."""
+    """The steps of a rollout as flat arrays [T * N, ...]."""
 
     rows: np.ndarray
     actions: np.ndarray
@@ -66,11 +80,11 @@ class Steps(NamedTuple):
     returns: np.ndarray
 
 
-def plain_batch(steps: Steps, chosen: np.ndarray) -> Batch:
+def plain_batch(steps: Steps, chosen: np.ndarray) -> Minibatch[np.ndarray]:
     """Every chosen step as an observation and a pair of its own: the obvious batch, with nothing to add up."""
     ones, places = np.ones(len(chosen), np.float32), np.arange(len(chosen))
     advantages = steps.advantages[chosen]
-    return Batch(
+    return Minibatch(
         rows=steps.rows[chosen].astype(np.int64),
         visits=ones,
         mean_returns=steps.returns[chosen],
@@ -88,32 +102,33 @@ def plain_batch(steps: Steps, chosen: np.ndarray) -> Batch:
 class Gatherer:
     """Boils steps down to batches of distinct observations and pairs."""
 
-    def __init__(self, num_rows: int, num_actions: int) -> None:
-        self._num_actions = num_actions
+    def __init__(self, num_rows: int, head: Head) -> None:
+        assert head.num_choices is not None, "where every action is another, pairs cannot be told apart by number"
+        self._head, self._num_choices = head, head.num_choices
         self._place_of_row = np.full(num_rows, -1, np.int32)
-        self._place_of_pair = np.full(num_rows * num_actions, -1, np.int32)
+        self._place_of_pair = np.full(num_rows * head.num_choices, -1, np.int32)
 
-    def batch(self, steps: Steps, chosen: np.ndarray) -> Batch:
+    def batch(self, steps: Steps, chosen: np.ndarray) -> Minibatch[np.ndarray]:
         """The chosen steps as a batch."""
         size = len(chosen)
         rows, visits, sums = np.empty(size, np.int64), np.zeros(size), np.zeros(size)
-        pair_rows, pair_actions = np.empty(size, np.int64), np.empty(size, np.int64)
-        pair_log_probs, pair_visits = np.empty(size, np.float32), np.zeros(size)
+        pair_rows, pair_steps, pair_visits = np.empty(size, np.int64), np.empty(size, np.int64), np.zeros(size)
         gains, losses = np.zeros(size), np.zeros(size)
         num_rows, num_pairs, squares = _gather(
-            steps, chosen, self._num_actions, self._place_of_row, self._place_of_pair,
-            rows, visits, sums, pair_rows, pair_actions, pair_log_probs, pair_visits, gains, losses,
+            steps.rows, self._head.choices(steps.actions), steps.advantages, steps.returns, chosen, self._num_choices,
+            self._place_of_row, self._place_of_pair,
+            rows, visits, sums, pair_rows, pair_steps, pair_visits, gains, losses,
         )  # fmt: skip
         u, p = slice(num_rows), slice(num_pairs)
-        means = sums[u] / visits[u]
-        return Batch(
+        means, firsts = sums[u] / visits[u], pair_steps[p]
+        return Minibatch(
             rows=rows[u],
             visits=visits[u].astype(np.float32),
             mean_returns=means.astype(np.float32),
             spread=float(squares - (sums[u] * means).sum()),
             pair_rows=pair_rows[p],
-            pair_actions=pair_actions[p],
-            pair_log_probs=pair_log_probs[p],
+            pair_actions=steps.actions[firsts],
+            pair_log_probs=steps.log_probs[firsts],
             pair_visits=pair_visits[p].astype(np.float32),
             gains=gains[p].astype(np.float32),
             losses=losses[p].astype(np.float32),
@@ -123,33 +138,32 @@ class Gatherer:
 
 @kernel
 def _gather(
-    steps, chosen, num_actions, place_of_row, place_of_pair,
-    rows, visits, sums, pair_rows, pair_actions, pair_log_probs, pair_visits, gains, losses,
+    step_rows, step_choices, step_advantages, step_returns, chosen, num_choices, place_of_row, place_of_pair,
+    rows, visits, sums, pair_rows, pair_steps, pair_visits, gains, losses,
 ):  # fmt: skip
     """Fill the batch's arrays; the two `place_of` tables come and go all -1. Returns how many rows, pairs, and Σ return²."""
     num_rows = num_pairs = 0
     squares = 0.0
     for j in chosen:
-        row, action = steps.rows[j], steps.actions[j]
+        row = step_rows[j]
         place = place_of_row[row]
         if place < 0:
             place = place_of_row[row] = num_rows
             rows[place] = row
             num_rows += 1
-        gained = float(steps.returns[j])
+        gained = float(step_returns[j])
         visits[place] += 1.0
         sums[place] += gained
         squares += gained * gained
-        key = np.int64(row) * num_actions + action
+        key = np.int64(row) * num_choices + step_choices[j]
         pair = place_of_pair[key]
         if pair < 0:
             pair = place_of_pair[key] = num_pairs
             pair_rows[pair] = place
-            pair_actions[pair] = action
-            pair_log_probs[pair] = steps.log_probs[j]
+            pair_steps[pair] = j
             num_pairs += 1
         pair_visits[pair] += 1.0
-        advantage = float(steps.advantages[j])
+        advantage = float(step_advantages[j])
         if advantage > 0.0:
             gains[pair] += advantage
         else:
@@ -157,5 +171,5 @@ def _gather(
     for place in range(num_rows):
         place_of_row[rows[place]] = -1
     for pair in range(num_pairs):
-        place_of_pair[rows[pair_rows[pair]] * num_actions + pair_actions[pair]] = -1
+        place_of_pair[rows[pair_rows[pair]] * num_choices + step_choices[pair_steps[pair]]] = -1
     return num_rows, num_pairs, squares

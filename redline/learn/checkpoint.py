@@ -21,7 +21,7 @@ from safetensors.numpy import save as encode_arrays
 
 from redline.errors import RedlineError
 from redline.files import encode_json, make_folder, reason, sync_folder, write_synced
-from redline.runs import CHECKPOINTS, newest_run
+from redline.runs import ARRAYS, CHECKPOINTS, MANIFEST, STEP, VALUES, newest_run
 
 FORMAT = 1
 """Version of this layout; raise it when code written for the old one would misread the new one.
@@ -38,17 +38,14 @@ The same folder may hold `.tmp-…` (unfinished or half deleted: rubbish) and `s
 there only while the step is being saved once more).
 """
 
-ARRAYS = "arrays.safetensors"
-VALUES = "values.json"
-MANIFEST = "manifest.json"
 
-_NAME = re.compile(r"step-(\d{12,})(\.replaced)?")
+_NAME = re.compile(STEP + r"(\d{12,})(\.replaced)?")
 _REPLACED = ".replaced"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What one checkpoint folder holds."""
+    """The contents of one checkpoint folder."""
 
     path: Path
     step: int
@@ -67,7 +64,7 @@ def save(folder: Path, step: int, arrays: dict[str, np.ndarray], values: dict[st
     files = _encode(step, arrays, values)
     make_folder(folder)
     _tidy(folder)
-    path = folder / f"step-{step:012d}"
+    path = folder / f"{STEP}{step:012d}"
     draft = _temporary(path)
     try:
         _write_all(draft, files)
@@ -187,7 +184,7 @@ def _tidy(folder: Path) -> None:
     """Undo what a crash left behind: delete rubbish, and finish or take back a replacement."""
     for rubbish in folder.glob(".tmp-*"):
         shutil.rmtree(rubbish, ignore_errors=True)
-    for replaced in folder.glob(f"step-*{_REPLACED}"):
+    for replaced in folder.glob(f"{STEP}*{_REPLACED}"):
         path = replaced.with_suffix("")
         if path.exists():
             _remove(replaced)

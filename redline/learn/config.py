@@ -12,6 +12,7 @@ import tyro
 from redline.engines.faults import Faults
 from redline.engines.settings import Collecting
 from redline.errors import RedlineError
+from redline.worlds.registry import default_world, world_of
 
 
 @dataclass(frozen=True)
@@ -54,21 +55,17 @@ class PPOConfig:
     """Weight of imitating them."""
 
 
-GOALS = {"cage2": 50_000_000, "petri:jobshop/": 8_000_000, "petri:": 6_000_000}
-"""Env steps to train for where nobody says, by how the env's name begins."""
-
-
 @dataclass(frozen=True)
 class TrainConfig:
-    """What to train on, for how long, and how."""
+    """The settings of a training run."""
 
-    env: tyro.conf.Positional[str] = "cage2"
+    env: tyro.conf.Positional[str] = field(default_factory=lambda: default_world().name)
     """Env to train on: a name from `redline envs`, a Gymnasium id, or external:package.module:factory for your own."""
     env_options: tyro.conf.Suppress[dict[str, Any]] = field(default_factory=dict)
     """The env's own options."""
     total_steps: int | None = None
-    """Stop after this many env steps (rounded up to whole updates). Default: 50 million for cage2, 8 million
-    for job shops, 6 million for other timed nets, else 1 million."""
+    """Stop after this many env steps (rounded up to whole updates). Default: what the env's world suggests, 1 million
+    where it suggests nothing."""
     total_episodes: int | None = None
     """Stop after this many episodes instead."""
     num_envs: int = 512
@@ -98,8 +95,8 @@ class TrainConfig:
     reuse: int = 0
     """Learn again from this many earlier rollouts, with truncated importance weights (V-trace)."""
     warm_start: str | None = None
-    """Timed nets: what a rule does (insertion, SPT, MWR, MOR, FIFO, best of them, or near: best if it ends within 20 % of
-    the lower bound), or a schedule FILE.json, is the first of the episodes to imitate (see --elite); none begins without."""
+    """Where the env's world has rules: what one of them does (its name, best of them, or near: best if it ends near the
+    optimum), or a recorded FILE.json, is the first of the episodes to imitate (see --elite); none begins without."""
     clone: bool = False
     """Train the policy to follow the warm start before it plays its first episode."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
@@ -132,13 +129,13 @@ class TrainConfig:
     def steps_goal(self) -> int | None:
         """Env steps to train for, if that is how the end is set."""
         if self.total_steps is None and self.total_episodes is None:
-            return next((steps for start, steps in GOALS.items() if self.env.startswith(start)), 1_000_000)
+            return world_of(self.env).steps(self.env)
         return self.total_steps
 
 
 @dataclass(frozen=True)
 class Saving:
-    """What a run leaves behind, and how often."""
+    """The files that a run leaves behind, and how often."""
 
     checkpoint_seconds: float = 30.0
     """Seconds between checkpoints; one is written at the end in any case."""
@@ -200,13 +197,19 @@ def _check_ranges(ppo: PPOConfig) -> None:
             )
 
 
+def recipe(env: str) -> TrainConfig:
+    """The settings that suit an env: those of its world, where it has any."""
+    make = world_of(env).recipe
+    return TrainConfig(env) if make is None else make(env)
+
+
 def config_to_json(config: TrainConfig) -> dict[str, Any]:
     """A config as plain data."""
     return dataclasses.asdict(config)
 
 
 def config_from_json(data: dict[str, Any]) -> TrainConfig:
-    """What `config_to_json` made."""
+    """A config from plain data."""
     known = {f.name for f in dataclasses.fields(TrainConfig)}
     fields = {name: value for name, value in data.items() if name in known}
     collecting = dict(fields.get("collecting", {}))  # runs of earlier versions have none

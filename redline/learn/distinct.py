@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from redline.sims.speed import kernel
+from redline.compiled.rng import GOLDEN
+from redline.compiled.speed import kernel
 
 _EMPTY = -1
-_FNV = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
 
 
@@ -32,7 +32,7 @@ def as_words(rows: np.ndarray) -> np.ndarray:
 def _hash(words, i):
     bits = np.uint64(0)
     for k in range(words.shape[1]):
-        bits = (bits ^ np.uint64(words[i, k])) * _FNV
+        bits = (bits ^ np.uint64(words[i, k])) * GOLDEN
         bits ^= bits >> _SHIFT
     return bits
 

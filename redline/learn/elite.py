@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from redline.compiled.speed import kernel
 from redline.rollout import Rollout
-from redline.sims.speed import kernel
 
 LONGEST = 32
 """Rollouts an episode may reach over and still be kept whole."""
@@ -22,11 +22,11 @@ MOST_AT_ONCE = 4
 
 
 class Episode(NamedTuple):
-    """What was seen and done in an episode, and what it came to."""
+    """All that was seen and done in an episode, and the rewards."""
 
     observations: np.ndarray  # [L, ...]
     masks: np.ndarray | None  # bool [L, actions]
-    actions: np.ndarray  # int64 [L]
+    actions: np.ndarray  # [L, ...]
     rewards: np.ndarray  # float32 [L]
 
     @property
@@ -35,7 +35,7 @@ class Episode(NamedTuple):
         return float(self.rewards.sum(dtype=np.float64))
 
     def to_go(self, gamma: float) -> np.ndarray:
-        """What each step and all after it come to, float64 [L]."""
+        """The discounted return from each step on, float64 [L]."""
         ahead = np.zeros(len(self.rewards))
         credit = 0.0
         for t in range(len(ahead) - 1, -1, -1):
@@ -43,7 +43,7 @@ class Episode(NamedTuple):
         return ahead
 
 
-class Part(NamedTuple):
+class RolloutPart(NamedTuple):
     """As much of a rollout as episodes are put together from."""
 
     first: int  # its first step, counted from the start of the run
@@ -87,7 +87,7 @@ class Elite:
         self.keep = keep
         self.episodes: list[Episode] = []
         self._clock = 0
-        self._parts: list[Part] = []
+        self._parts: list[RolloutPart] = []
         self._totals = np.zeros(0)
         self._begun = np.zeros(0, np.int64)
 
@@ -97,7 +97,7 @@ class Elite:
         if len(self._totals) != num_envs:
             self._totals, self._begun = np.zeros(num_envs), np.full(num_envs, self._clock)
         told = (rollout.rows, rollout.actions, rollout.rewards, rollout.observations, rollout.masks)
-        self._parts.append(Part(self._clock, *told))
+        self._parts.append(RolloutPart(self._clock, *told))
         ended = rollout.terminated | rollout.truncated
         found = _endings(rollout.rewards, ended, rollout.cells(), self._clock, self._totals, self._begun, self._least())
         self._clock += num_steps
@@ -108,7 +108,7 @@ class Elite:
         self._drop_parts()
 
     def add(self, episode: Episode) -> bool:
-        """Keep an episode if it is among the best; says whether it is."""
+        """Keep an episode if it is among the best. Returns whether it is."""
         if episode.total <= self._least() or any(np.array_equal(episode.actions, e.actions) for e in self.episodes):
             return False
         self.episodes = sorted([*self.episodes, episode], key=lambda each: -each.total)[: self.keep]
@@ -119,7 +119,7 @@ class Elite:
         return self.episodes[-1].total if len(self.episodes) == self.keep else -np.inf
 
     def _steps(self, env: int, first: int, last: int) -> Episode:
-        """What one env saw and did from step `first` to `last`."""
+        """The episode of one env from step `first` to `last`."""
         seen, masks, actions, rewards = [], [], [], []
         for part in self._parts:
             steps = slice(max(0, first - part.first), max(0, last + 1 - part.first))
@@ -183,6 +183,5 @@ class Elite:
             first += length
         seen, masks = arrays["open.observations"], arrays.get("open.masks")
         known = rows if first else np.zeros((0, len(lengths)), np.int64)
-        self._parts = [
-            Part(longest - len(known), known, arrays["open.actions"][known], arrays["open.rewards"][known], seen, masks)
-        ]
+        actions, rewards = arrays["open.actions"][known], arrays["open.rewards"][known]
+        self._parts = [RolloutPart(longest - len(known), known, actions, rewards, seen, masks)]

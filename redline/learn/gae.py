@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from redline.sims.speed import kernel
+from redline.compiled.speed import kernel
 
 
 @kernel

@@ -28,7 +28,7 @@ class Demonstrations:
         self._resolve = resolve
         to_go = np.concatenate([each.to_go(gamma) for each in episodes])
         masks = [each.masks for each in episodes if each.masks is not None]
-        self._values = policy.values_of(np.concatenate([each.observations for each in episodes]))
+        self._inputs = policy.inputs(np.concatenate([each.observations for each in episodes]))
         self._masks = torch.from_numpy(np.concatenate(masks)).to(policy.device) if masks else None
         self._actions = torch.from_numpy(np.concatenate([each.actions for each in episodes])).to(policy.device)
         self._to_go = torch.from_numpy(to_go.astype(np.float32)).to(policy.device)
@@ -43,34 +43,35 @@ class Demonstrations:
         (Oh et al., 2018): once the policy does as well by itself, it is free to try something else.
         """
         chosen = self._some(rng)
-        logits, values = self._ask(policy, chosen)
-        surprise = torch.nn.functional.cross_entropy(logits, self._actions[chosen], reduction="none")
+        surprise, values = self._surprise(policy, chosen)
         better = (self._to_go[chosen] / unit - values.detach()).clamp(min=0.0)
         (weight * ((better + self._resolve) * surprise).mean()).backward()
         return float(surprise.detach().mean())
 
     def add_cloning_gradient(self, policy: Policy, rng: np.random.Generator) -> None:
         """Likewise, with every step counting the same."""
-        chosen = self._some(rng)
-        logits, _ = self._ask(policy, chosen)
-        torch.nn.functional.cross_entropy(logits, self._actions[chosen]).backward()
+        surprise, _ = self._surprise(policy, self._some(rng))
+        surprise.mean().backward()
 
     def _some(self, rng: np.random.Generator) -> torch.Tensor:
         return torch.from_numpy(rng.integers(0, len(self), min(SAMPLE, len(self))))
 
-    def _ask(self, policy: Policy, chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        logits, values = policy(self._values[chosen], None if self._masks is None else self._masks[chosen])
-        return logits, values
+    def _surprise(self, policy: Policy, chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """How unlikely the policy holds the chosen steps' actions to be (-log p), and the values of their states."""
+        masks = None if self._masks is None else self._masks[chosen]
+        distribution, values = policy(self._inputs[chosen], masks)
+        rows = torch.arange(len(chosen), device=policy.device)
+        return -distribution.log_probs(rows, self._actions[chosen]), values
 
     def are_followed(self, policy: Policy) -> bool:
         """Whether the policy's likeliest action is always the demonstrated one."""
         with torch.inference_mode():
-            logits, _ = policy(self._values, self._masks)
-            return bool((logits.argmax(dim=-1) == self._actions).all())
+            distribution, _ = policy(self._inputs, self._masks)
+            return bool(distribution.picks(self._actions).all())
 
 
 def models(policy: Policy, episodes: Sequence[Episode], gamma: float, progress: float) -> Demonstrations | None:
-    """What to imitate at a point of the run: the best episodes, towards the end the very best, and that with resolve."""
+    """The steps to imitate at a point of the run: of the best episodes, towards the end of the very best, with resolve."""
     if not episodes:
         return None
     late = RESOLVE * max(0.0, (progress - DECIDE) / (1.0 - DECIDE))

@@ -22,9 +22,10 @@ def as_seen_today(rollout: Rollout, policy: Policy) -> tuple[Rollout, np.ndarray
     """
     with torch.inference_mode():
         masks = None if rollout.masks is None else torch.from_numpy(rollout.masks).to(policy.device)
-        logits, row_values = policy(policy.values_of(rollout.observations), masks)
-        row_log_probs = torch.log_softmax(logits, dim=-1).cpu().numpy()
-    log_probs = row_log_probs[rollout.rows, rollout.actions]
+        distribution, row_values = policy(policy.inputs(rollout.observations), masks)
+        rows = torch.from_numpy(rollout.rows.astype(np.int64)).to(policy.device)
+        actions = torch.from_numpy(rollout.actions).to(policy.device)
+        log_probs = distribution.log_probs(rows, actions).cpu().numpy()
     values = row_values.cpu().numpy()[rollout.rows]
     weights = np.exp(np.minimum(log_probs - rollout.log_probs, 0.0))
     next_values = rollout.next_values.copy()

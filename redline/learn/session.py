@@ -16,16 +16,14 @@ from redline.learn import checkpoint
 from redline.learn.config import Saving, config_from_json, config_to_json
 from redline.learn.train import Trainer, Update
 from redline.metrics import MetricsLog
-from redline.runs import Run
+from redline.runs import BREAKDOWN, SEARCH_STATE, STEP, TENSORBOARD, Run
 from redline.timing.breakdown import Breakdown, merge
 from redline.version import __version__
-
-BREAKDOWN = "breakdown.json"
 
 
 def find_run(path: Path) -> Run:
     """The run that `path`, a run folder or one of its checkpoints, belongs to."""
-    if (path / "search_state.json").exists():
+    if (path / SEARCH_STATE).exists():
         raise RedlineError(f"{path} is a workflow search. Go on with it by: redline search --resume {path}")
     return Run.open(checkpoint.resolve(path).parent.parent)
 
@@ -54,7 +52,7 @@ class Interrupt:
 
     @property
     def exit_code(self) -> int:
-        """What a shell expects of a process that a signal ended."""
+        """The code that shells expect of a process that a signal ended."""
         return 128 + (self.signal or 0)
 
     @contextmanager
@@ -110,7 +108,7 @@ class Session:
         trainer = Trainer(config_from_json(run.config))
         if not trainer.restore(found.arrays, found.values):
             warn(f"{trainer.config.env} cannot save its envs: they begin new episodes.")
-        later = [each for each in run.checkpoints.glob("step-*") if each.name > found.path.name]
+        later = [each for each in run.checkpoints.glob(f"{STEP}*") if each.name > found.path.name]
         if later:
             warn(f"Going on from step {found.step:,}: the {len(later)} checkpoints after it are deleted.")
         checkpoint.discard_after(run.checkpoints, found.step)
@@ -179,4 +177,4 @@ def _events(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise RedlineError("--tensorboard needs TensorBoard. Try: pip install 'redline[tensorboard]'") from error
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter(str(folder / TENSORBOARD))

@@ -8,30 +8,32 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 
-from redline.engines import Collecting, make_engine
+from redline.engines import Collecting, Engine, make_engine
 from redline.engines.auto import Choice, choose
-from redline.envs import is_simulator
+from redline.engines.spec import EnvDescription
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
 from redline.learn.elite import Elite
+from redline.learn.heads import head_for
 from redline.learn.imitation import Demonstrations, clone, models, settle
 from redline.learn.policy import Policy
-from redline.learn.portable import unpacker
 from redline.learn.ppo import PPO
 from redline.rollout import Rollout
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown
 from redline.timing.stopwatch import Stopwatch
+from redline.worlds.batch import encoding_of
+from redline.worlds.registry import is_compiled, world_of
+from redline.worlds.world import World
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one round of collecting and learning did."""
+    """One round of collecting and learning."""
 
     number: int  # updates since the start of the run
     step: int  # env steps since the start of the run
@@ -50,14 +52,14 @@ class Trainer:
     """
 
     def __init__(self, config: TrainConfig, watch: Stopwatch | None = None) -> None:
-        self.config = config
+        self.config, self.world = config, world_of(config.env)
         self.watch = watch or Stopwatch()
         self.device = pick_device(config.device)
         self.threads, self.thread_plan = use_threads(config.threads)
         env_seed, policy_seed, action_seed, order_seed = spread_seed(config.seed, 4)
         self.engine = make_config_engine(config, env_seed)
         try:
-            self.policy = make_policy(self.engine.face, config, policy_seed).to(self.device)
+            self.policy = make_policy(self.engine.env, config, policy_seed).to(self.device)
         except BaseException:
             self.engine.close()
             raise
@@ -67,7 +69,7 @@ class Trainer:
             self.policy, config.ppo, order_seed, config.dedup, self.threads, False if config.compile else None
         )
         if config.compile:
-            self.policy.compile(dynamic=True)
+            self.policy.network.compile(dynamic=True)
         self.step = self.episodes = self.number = 0
         self.collecting = False  # whether an update is under way and has changed nothing yet
         self._earlier: deque[Rollout] = deque(maxlen=config.reuse)
@@ -110,21 +112,24 @@ class Trainer:
         if self.elite.episodes and self.progress >= 1.0:
             with watch.span("learn"), watch.span("imitate"):
                 settle(self.policy, self.elite.episodes[0], np.random.default_rng(config.seed))
-        metrics = {**_episode_metrics(rollout), **metrics, **self._fault_metrics()}
+        metrics = {**_episode_metrics(rollout, self.world), **metrics, **self._fault_metrics()}
         return Update(self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap())
 
     def _begin_warm(self) -> None:
         """Begin with what a rule does: an episode to imitate, or to follow from the start."""
-        from redline.learn.warm_start import demonstrate  # only nets have rules
-
-        episode = demonstrate(self.config)
+        if self.world.demonstrate is None:
+            raise RedlineError(
+                f"--warm-start {self.config.warm_start} needs rules to begin with, and {self.config.env} has none. "
+                "Leave it out."
+            )
+        episode = self.world.demonstrate(self.config)
         if episode is not None and self.config.clone:
             clone(self.policy, Demonstrations(self.policy, [episode]), np.random.default_rng(self.config.seed))
         if episode is not None and self.elite.keep:
             self.elite.add(episode)
 
     def _models(self, rollout: Rollout) -> Demonstrations | None:
-        """What to imitate: the best episodes so far, if any are to be kept."""
+        """The episodes to imitate: the best so far, if any are to be kept."""
         if not self.elite.keep:
             return None
         with self.watch.span("elite"):
@@ -133,14 +138,14 @@ class Trainer:
 
     def _fault_metrics(self) -> dict[str, float]:
         """Restarts and lost episodes since the start of the process, once there are any."""
-        supervisor = self.engine.supervisor
-        if not supervisor.restarts and not supervisor.lost_episodes:
+        faults = self.engine.faults
+        if not faults.restarts and not faults.lost_episodes:
             return {}
-        return {"restarts": float(supervisor.restarts), "lost_episodes": float(supervisor.lost_episodes)}
+        return {"restarts": float(faults.restarts), "lost_episodes": float(faults.lost_episodes)}
 
     def snapshot(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values from which `restore` continues bit for bit."""
-        arrays = {f"policy.{name}": tensor for name, tensor in self.policy_arrays().items()}
+        arrays = {f"policy.{name}": tensor for name, tensor in self.policy.arrays().items()}
         arrays |= {f"ppo.{name}": array for name, array in self.ppo.snapshot_arrays().items()}
         arrays |= {f"actor.{name}": array for name, array in self.actor.snapshot().items()}
         if not self.collecting:  # a collect that was broken off has left the envs in the middle of something
@@ -154,7 +159,7 @@ class Trainer:
 
     def restore(self, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> bool:
         """Go on from a snapshot. Returns whether the envs go on too (those that cannot be saved begin new episodes)."""
-        self.policy.load_state_dict({name: torch.from_numpy(a) for name, a in below(arrays, "policy").items()})
+        self.policy.load(below(arrays, "policy"))
         self.ppo.restore(below(arrays, "ppo"), values["order"])
         self.actor.restore(below(arrays, "actor"))
         self.elite.restore(below(arrays, "elite"))
@@ -170,10 +175,6 @@ class Trainer:
             self.engine.close()
             self.engine = make_config_engine(self.config, spread_seed(self.config.seed, 4, self.step)[0])
         return bool(saved_envs)
-
-    def policy_arrays(self) -> dict[str, np.ndarray]:
-        """The policy's weights."""
-        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.policy.state_dict().items()}
 
     def close(self) -> None:
         """Let go of the envs."""
@@ -195,7 +196,7 @@ def warm_up(config: TrainConfig) -> None:
     tiny = dataclasses.replace(
         config, warm_start=None, engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once
     )
-    if not is_simulator(config.env):  # an env of somebody else is left alone
+    if not is_compiled(config.env):  # an env of somebody else is left alone
         tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2})
     trainer = Trainer(tiny)
     trainer.update()
@@ -207,7 +208,7 @@ def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name[len(prefix) + 1 :]: array for name, array in arrays.items() if name.startswith(prefix + ".")}
 
 
-def make_config_engine(config: TrainConfig, seed: int) -> Any:
+def make_config_engine(config: TrainConfig, seed: int) -> Engine:
     """The engine a config asks for."""
     return make_engine(config.engine, config.env, config.num_envs, seed, _env_options(config), config.collecting)
 
@@ -215,8 +216,8 @@ def make_config_engine(config: TrainConfig, seed: int) -> Any:
 def choose_engine(config: TrainConfig, say: Callable[[str], None]) -> tuple[TrainConfig, Choice]:
     """The config with the engine that collects fastest here, and how that was found out."""
 
-    def policy_for(face: Any, num_envs: int) -> Actor:
-        return Actor(make_policy(face, config, 0), num_envs, 0, config.dedup)
+    def policy_for(env: EnvDescription, num_envs: int) -> Actor:
+        return Actor(make_policy(env, config, 0), num_envs, 0, config.dedup)
 
     options = _env_options(config)
     choice = choose(config.env, config.num_envs, config.num_steps, options, config.collecting, policy_for, say)
@@ -225,7 +226,7 @@ def choose_engine(config: TrainConfig, say: Callable[[str], None]) -> tuple[Trai
 
 
 def _env_options(config: TrainConfig) -> dict[str, Any]:
-    native = is_simulator(config.env)
+    native = is_compiled(config.env)
     return {**config.env_options, **({"turbo": config.turbo} if native else {})}
 
 
@@ -248,23 +249,16 @@ def pick_device(name: str) -> torch.device:
 
 def make_policy(env: Any, config: TrainConfig, seed: int) -> Policy:
     """A fresh policy that fits the env."""
-    space, actions = env.single_observation_space, env.single_action_space
-    if not hasattr(actions, "n"):
-        raise RedlineError(f"{config.env} has actions {actions}; Redline's PPO needs a Discrete action space.")
-    discrete = isinstance(space, gym.spaces.Discrete)
-    if not space.shape and not discrete:
-        raise RedlineError(f"{config.env} has observations {space}; Redline's PPO needs an array of numbers.")
-    size = int(np.prod(space.shape))
-    if getattr(env, "packed", False):
-        size = len(env.layout)
-    elif discrete:
-        size = int(space.n)
+    try:
+        encoding, head = encoding_of(env), head_for(env.single_action_space)
+    except RedlineError as error:
+        raise RedlineError(f"{config.env} cannot be learned. {error}") from error
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Policy(size, int(actions.n), config.hidden, config.shared, unpacker(env, space))
+        return Policy(encoding, head, config.hidden, config.shared)
 
 
-def _episode_metrics(rollout: Rollout) -> dict[str, float]:
+def _episode_metrics(rollout: Rollout, world: World) -> dict[str, float]:
     returns, lengths = rollout.episode_returns, rollout.episode_lengths
     if not len(returns):
         return dict.fromkeys(("return", "return_std", "return_min", "return_max", "length"), float("nan"))
@@ -275,15 +269,5 @@ def _episode_metrics(rollout: Rollout) -> dict[str, float]:
         "return_max": float(returns.max()),
         "length": float(lengths.mean()),
         **{name: float(values.mean()) for name, values in rollout.episode_metrics.items()},
-        **_makespans(rollout.episode_metrics),
+        **(world.summarise(rollout.episode_metrics) if world.summarise else {}),
     }
-
-
-def _makespans(metrics: dict[str, np.ndarray]) -> dict[str, float]:
-    """Of the schedules that were completed, where the env makes schedules: how long they are on average and at best."""
-    if "end_time" not in metrics:
-        return {}
-    done = metrics["end_time"][metrics["completed"] > 0]
-    if not len(done):
-        return dict.fromkeys(("makespan", "makespan_min"), float("nan"))
-    return {"makespan": float(done.mean()), "makespan_min": float(done.min())}

@@ -11,22 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from redline.engines.lockstep import Lockstep
-from redline.envs import make_env
 from redline.errors import RedlineError
 from redline.learn import checkpoint
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig, config_from_json, config_to_json
 from redline.learn.policy import Policy
 from redline.learn.train import Trainer, below, make_policy
-from redline.sims.cage2.scenario import Scenario
+from redline.runs import UNDER_WAY
 from redline.timing.stopwatch import Stopwatch
+from redline.worlds.registry import make_env
 
 IMPROVEMENT = 0.01  # compliance that counts as progress
 SAVE_SECONDS = 1.0
-UNDER_WAY = "under-way"
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,13 @@ class Task:
     folder: str  # where its checkpoints go
     own: str | None = None  # checkpoint to continue
     other: str | None = None  # checkpoint whose weights to begin with
+    episode_steps: int = 100
     iteration: int = 0  # of the search; tells an interrupted training of this task from one of another
 
 
 @dataclass(frozen=True)
 class Result:
-    """What training a workflow gave."""
+    """The outcome of training a workflow."""
 
     workflow_id: int
     passed: bool
@@ -82,12 +81,7 @@ def train_workflow(task: Task) -> Result:
     trainer.close()
     last = rows[-1]
     passed = last["compliance"] >= task.gate.threshold
-    played = (
-        len(rows)
-        * trainer.config.num_envs
-        * trainer.config.num_steps
-        // Scenario(**trainer.config.env_options).max_steps
-    )
+    played = len(rows) * trainer.config.num_envs * trainer.config.num_steps // task.episode_steps
     return Result(task.workflow_id, passed, last["env_reward"], last["compliance"], played, str(path), rows)
 
 
@@ -108,13 +102,12 @@ def _pick_up(trainer: Trainer, task: Task, under_way: Path) -> list[dict[str, fl
 
 def _save(trainer: Trainer, task: Task, folder: Path, more: dict[str, Any]) -> Path:
     arrays, values = trainer.snapshot()
-    values |= {"config": task.config, **more}
+    values |= {"config": task.config, "episode_steps": task.episode_steps, **more}
     return checkpoint.save(folder, trainer.step, arrays, values, keep=2)
 
 
 def _borrow_weights(policy: Policy, path: Path) -> None:
-    weights = below(checkpoint.load(path).arrays, "policy")
-    policy.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    policy.load(below(checkpoint.load(path).arrays, "policy"))
 
 
 def _train(trainer: Trainer, task: Task, rows: list[dict[str, float]], under_way: Path) -> None:
@@ -168,15 +161,16 @@ def play_workflow(path: Path, episodes: int, seed: int) -> Obeyed:
     """Fresh episodes of a workflow's policy: the environment's own reward, and how obedient it was."""
     found = checkpoint.load(path)
     config = config_from_json(found.values["config"])
-    scenario = dataclasses.replace(Scenario(**config.env_options), alignment_lambda=0.0)
-    env = make_env("cage2", episodes, scenario=scenario, packed=True)
+    env = make_env(config.env, episodes, encoded=True, **config.env_options)
     policy = make_policy(env, config, seed=0)
     _borrow_weights(policy, path)
-    rollout = Lockstep(env, seed).collect(Actor(policy, episodes, seed + 1), scenario.max_steps, Stopwatch())
+    steps = int(
+        found.values.get("episode_steps", config.env_options.get("max_steps", 100))
+    )  # earlier versions kept none
+    rollout = Lockstep(env, seed).collect(Actor(policy, episodes, seed + 1), steps, Stopwatch())
     return Obeyed(rollout.episode_metrics["env_return"], float(rollout.episode_metrics["compliance"].mean()))
 
 
-def workflow_config(base: TrainConfig, order: str, seed: int) -> dict[str, Any]:
+def workflow_config(base: TrainConfig, env_options: dict[str, Any], seed: int) -> dict[str, Any]:
     """The settings of one workflow's training, as JSON."""
-    options = {**base.env_options, "workflow": order}
-    return config_to_json(dataclasses.replace(base, env_options=options, seed=seed))
+    return config_to_json(dataclasses.replace(base, env_options=env_options, seed=seed))

@@ -1,4 +1,4 @@
-"""What would make it faster: suggestions tied to rows of the table, with an estimate by Amdahl's law."""
+"""Suggestions that would make it faster, tied to rows of the table, with an estimate by Amdahl's law."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from redline.engines import ENGINES
-from redline.envs import is_simulator
 from redline.profiler.record import Profile
 from redline.threads import cores
 from redline.timing.rows import rows
+from redline.worlds.registry import is_compiled
 
 WORTH_SAYING = 1.05
 """Estimated speed-up below which nothing is suggested."""
@@ -54,14 +54,14 @@ Share = Callable[[str], float]
 
 def _turbo(profile: Profile, share: Share) -> Iterator[Advice]:
     config = profile.config
-    if is_simulator(config.env) and not config.turbo:
+    if is_compiled(config.env) and not config.turbo:
         part = share("env step")
         yield Advice("env step", part, "--turbo", {"turbo": True}, " and runs interpreted", amdahl(part, COMPILED))
 
 
 def _native_in_one_process(profile: Profile, share: Share) -> Iterator[Advice]:
     config = profile.config
-    if is_simulator(config.env) and config.turbo and config.engine != "vector":
+    if is_compiled(config.env) and config.turbo and config.engine != "vector":
         part = share("env step") + share("wait / transfer") + share("env reset")
         why = " with the kernel called env by env" if config.engine == "serial" else " and the kernel needs no workers"
         yield Advice("env step", part, "--engine vector", {"engine": "vector"}, why, amdahl(part, 20.0))
@@ -69,9 +69,9 @@ def _native_in_one_process(profile: Profile, share: Share) -> Iterator[Advice]:
 
 def _workers(profile: Profile, share: Share) -> Iterator[Advice]:
     config = profile.config
-    native = is_simulator(config.env) and config.turbo
+    native = is_compiled(config.env) and config.turbo
     lanes = min(cores(), config.num_envs)
-    if not native and not ENGINES[config.engine].workers and lanes > 1:
+    if not native and not ENGINES[config.engine].has_workers and lanes > 1:
         part = share("env step") + share("env reset")
         why = f" and runs on one of {cores()} cores"
         yield Advice("env step", part, "--engine pool", {"engine": "pool"}, why, amdahl(part, lanes))
@@ -79,7 +79,7 @@ def _workers(profile: Profile, share: Share) -> Iterator[Advice]:
 
 def _stragglers(profile: Profile, share: Share) -> Iterator[Advice]:
     lost = profile.straggler_share
-    if profile.config.engine in ("pipes", "shared") and lost is not None and lost > 0.05:
+    if ENGINES[profile.config.engine].is_lockstep and lost is not None and lost > 0.05:
         part = share("Data collection") * lost
         why = f", workers are {profile.busy_share or 0:.0%} busy and wait for the slowest in {lost:.0%} of the time"
         row_share = share("wait / transfer")
@@ -95,7 +95,7 @@ def _pipes(profile: Profile, share: Share) -> Iterator[Advice]:
 def _more_workers(profile: Profile, share: Share) -> Iterator[Advice]:
     config = profile.config
     wanted = min(cores(), config.num_envs)
-    if ENGINES[config.engine].workers and profile.num_workers < wanted:
+    if ENGINES[config.engine].has_workers and profile.num_workers < wanted:
         part = share("env step") + share("env reset")
         factor = wanted / profile.num_workers
         why = f" on {profile.num_workers} of {cores()} cores"
@@ -104,7 +104,7 @@ def _more_workers(profile: Profile, share: Share) -> Iterator[Advice]:
 
 def _dedup(profile: Profile, share: Share) -> Iterator[Advice]:
     config = profile.config
-    if not config.dedup and is_simulator(config.env):
+    if not config.dedup and is_compiled(config.env):
         part = share("policy forward") + share("loss") + share("backward")
         row_share = share("policy forward")
         why = f" and the training loop {share('Training loop'):.0%}, on observations that repeat"

@@ -1,4 +1,4 @@
-"""What a finished run recorded about itself."""
+"""The profile of a finished run, from what it recorded about itself."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from pathlib import Path
 
 from redline.errors import RedlineError
 from redline.learn.config import config_from_json
-from redline.learn.session import BREAKDOWN
 from redline.metrics import load_metrics
-from redline.profiler.record import Batch, Profile
-from redline.runs import Run
+from redline.profiler.record import Profile, WatchedUpdate
+from redline.runs import BREAKDOWN, Run
 from redline.timing.breakdown import Breakdown
 
 
@@ -23,4 +22,4 @@ def profile_of_run(path: Path) -> Profile:
     metrics = load_metrics(run.metrics)
     steps, episodes = int(metrics["step"][-1]), int(metrics["episodes"][-1])
     config = config_from_json(run.config)
-    return Profile(path.name, config, batches=[Batch(breakdown, steps, episodes)])
+    return Profile(path.name, config, batches=[WatchedUpdate(breakdown, steps, episodes)])

@@ -82,15 +82,15 @@ class ScriptProfile:
     episodes: int | None
     """Episodes that ended in these steps. None if there were no steps, or if an env's answer does not tell."""
     exit_code: int
-    """What `python script` would have ended with."""
+    """The code that `python script` would have ended with."""
     traceback: str | None
-    """What Python would print about the script's failure or interruption. None if it ended well."""
+    """Python's own words about the script's failure or interruption. None if it ended well."""
     events: list[TraceEvent] = field(repr=False)
     """(start, duration, span) in nanoseconds since the start of the run, by start; a call inside a call overlaps it."""
     sampled: dict[str, int]
     """Spans with too many calls to keep: of `name` only every n-th is in `events`. Empty if all of them are."""
     background: Breakdown
-    """What other threads spent in the same spans meanwhile; not part of the breakdown."""
+    """Seconds of other threads in the same spans meanwhile; not part of the breakdown."""
 
     @property
     def steps_per_second(self) -> float:

@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from redline.engines import ENGINES, Collecting, Faults
-from redline.envs import ENVS, is_simulator, parse_value
+from redline.engines import Collecting, Faults, engines_to_try
 from redline.errors import RedlineError, unknown
 from redline.learn.config import PPOConfig, TrainConfig
 from redline.profiler.record import Profile, Watched
 from redline.timing.compare import SpeedUp, Spread, speed_up
 from redline.timing.rows import rows
+from redline.timing.trace import Trace
+from redline.worlds.naming import parse_value
+from redline.worlds.registry import is_compiled, world_of
 
 COMPARISONS = ("turbo", "engines", "dedup")
 NESTED = ("ppo", "collecting", "faults", "env_options")
@@ -36,7 +38,7 @@ class RowComparison:
 
 
 @dataclass
-class Comparison:
+class ModeComparison:
     """Profiles that were recorded in turns; the first is what the others are compared with."""
 
     profiles: list[Profile]
@@ -74,8 +76,8 @@ def per_step(profile: Profile) -> dict[str, np.ndarray]:
 
 
 def record_in_turns(
-    modes: Mapping[str, TrainConfig], batches: int, say: Callable[[str], None], trace: Any = None
-) -> Comparison:
+    modes: Mapping[str, TrainConfig], batches: int, say: Callable[[str], None], trace: Trace | None = None
+) -> ModeComparison:
     """A batch of each mode, then the next of each. A mode that cannot run is left out, with its reason."""
     failed: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
@@ -97,7 +99,7 @@ def record_in_turns(
                 watched.batch()
         if len(running) == 1:  # several share a process, and cannot be told apart
             next(iter(running.values())).weigh()
-    return Comparison([watched.profile for watched in running.values()], failed)
+    return ModeComparison([watched.profile for watched in running.values()], failed)
 
 
 def modes_of(what: str, config: TrainConfig) -> dict[str, TrainConfig]:
@@ -105,7 +107,7 @@ def modes_of(what: str, config: TrainConfig) -> dict[str, TrainConfig]:
     if "=" in what:
         return _custom(what, config)
     if what == "turbo":
-        if not is_simulator(config.env):
+        if not is_compiled(config.env):
             raise RedlineError(
                 f"{config.env} has no turbo: only our own simulators are compiled. Try --compare engines."
             )
@@ -116,8 +118,7 @@ def modes_of(what: str, config: TrainConfig) -> dict[str, TrainConfig]:
     if what == "dedup":
         return {"plain": dataclasses.replace(config, dedup=False), "dedup": dataclasses.replace(config, dedup=True)}
     if what == "engines":
-        with_ray = config.collecting.ray_address is not None
-        names = [name for name in ENGINES if name != "ray" or with_ray]
+        names = engines_to_try(config.collecting.ray_address)
         return {name: dataclasses.replace(config, engine=name) for name in names}
     raise unknown("comparison", what, [*COMPARISONS, EXAMPLE])
 
@@ -145,7 +146,8 @@ def changed(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
     """A config with other settings, wherever in it they stand."""
     own, ppo, collecting, faults, options = (dict[str, Any]() for _ in range(5))
     places = ((TrainConfig, own), (PPOConfig, ppo), (Collecting, collecting), (Faults, faults))
-    env_fields = ENVS[config.env].options.__dataclass_fields__ if config.env in ENVS else {}  # type: ignore[attr-defined]
+    options_class = world_of(config.env).options
+    env_fields = [] if options_class is None else [field.name for field in dataclasses.fields(options_class)]
     for name, value in settings.items():
         for kind, chosen in places:
             if name in kind.__dataclass_fields__ and name not in NESTED:

@@ -25,7 +25,7 @@ from redline.timing.workers import WorkerTimes
 
 
 @dataclass(frozen=True)
-class Batch:
+class WatchedUpdate:
     """One update: how long its parts took, and what it did."""
 
     breakdown: Breakdown
@@ -44,13 +44,13 @@ class Batch:
 
 @dataclass
 class Profile:
-    """What was seen of one mode. The warm-up batch (compilation, first touch) stands apart."""
+    """All that was seen of one mode. The warm-up batch (compilation, first touch) stands apart."""
 
     mode: str
     config: TrainConfig
     start_up_seconds: float = 0.0
-    warm_up: Batch | None = None
-    batches: list[Batch] = field(default_factory=list)
+    warm_up: WatchedUpdate | None = None
+    batches: list[WatchedUpdate] = field(default_factory=list)
     workers: WorkerTimes | None = None  # of the batches, without the warm-up
     num_workers: int = 1
     collect_seconds: float = 0.0
@@ -155,7 +155,7 @@ class Watched:
         self._trace = trace
         self._episodes = 0
 
-    def batch(self) -> Batch:
+    def batch(self) -> WatchedUpdate:
         """One update of the real loop. The first is the warm-up."""
         engine, profile = self.trainer.engine, self.profile
         if self._trace is not None:
@@ -166,7 +166,7 @@ class Watched:
         update = self._session.update()
         logging = self.trainer.watch.lap()
         times = engine.times.lap()
-        batch = Batch(merge([update.breakdown, logging]), update.steps, update.episodes - self._episodes)
+        batch = WatchedUpdate(merge([update.breakdown, logging]), update.steps, update.episodes - self._episodes)
         self._episodes = update.episodes
         if profile.warm_up is None:
             profile.warm_up = batch

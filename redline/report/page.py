@@ -6,40 +6,19 @@ these functions is text and is escaped, except what is called `_html`.
 
 from __future__ import annotations
 
-import html
-import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
-from unicodedata import east_asian_width
+from pathlib import Path
 
-# Name: (on light, on dark). Every hue has a contrast of at least 3 with its surface, and stays apart from the others
-# for colour-blind readers.
-PALETTE = {
-    "blue": ("#137af7", "#3f7cf5"),
-    "orange": ("#bb4f03", "#ea7e29"),
-    "green": ("#169f82", "#2fc79a"),
-    "violet": ("#7a3fc0", "#af92f2"),
-    "pink": ("#aa3577", "#ca679a"),
-    "gold": ("#b48c21", "#debb36"),
-    "red": ("#af112d", "#e14953"),
-    "sky": ("#3a9bd6", "#7cc8f5"),
-    "ink": ("#1b1e25", "#eceef2"),
-    "muted": ("#5c6470", "#a0a8b5"),
-    "axis": ("#a2aab6", "#626b79"),
-    "grid": ("#e3e6eb", "#2c313a"),
-    "soft": ("#f4f6f9", "#1f232b"),
-    "surface": ("#ffffff", "#16181d"),
-}
-HUES = tuple(PALETTE)[:8]
-FONT = "-apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from redline.errors import RedlineError
+from redline.files import reason, replace_file
+from redline.report.draw import FONT, NOTHING, Drawing, escape, palette_css, show, to_svg
+
 LOOKS_LIKE_A_NUMBER = re.compile(
     r"[~≈<>≤≥±+−-]?\s*\d[\d.,\s]*(e[+−-]?\d+)?\s*[kMGT]?\s*(±\s*[\d.,]+\s*)?[kMGT]?\s*(%|×|[a-zµ/]{1,12})?",
     re.IGNORECASE,
 )
-NOTHING = "–"
 
 CSS = """
 *, ::before, ::after { box-sizing: border-box; }
@@ -123,6 +102,29 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 """
 
 
+def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section], hint: str = "") -> Path:
+    """Write a page and return its path. Where it cannot be written, `hint` says what to try."""
+    try:
+        replace_file(path, page(title, subtitle, sections).encode())
+    except OSError as error:
+        raise RedlineError(f"The page cannot be written to {path}: {reason(error)}.{hint and f' {hint}'}") from error
+    return path
+
+
+def settings_table(settings: Mapping[str, object]) -> str:
+    """A row per setting, those inside others by a dotted name."""
+    return table(["setting", "value"], [[name, str(value)] for name, value in flat_settings(settings)])
+
+
+def flat_settings(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Settings inside others by a dotted name."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat_settings(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, highlight: int | None = None) -> str:
     """Rows under headers, with columns of numbers on the right. `highlight` is the index of the row to point out.
 
@@ -134,7 +136,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, highlight
     head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(headers, kinds, strict=True))
     body = ""
     for index, row in enumerate(rows):
-        cells = "".join(f"<td{kind}>{escape(_show(cell))}</td>" for cell, kind in zip(row, kinds, strict=True))
+        cells = "".join(f"<td{kind}>{escape(show(cell))}</td>" for cell, kind in zip(row, kinds, strict=True))
         body += f"<tr class='highlight'>{cells}</tr>\n" if index == highlight else f"<tr>{cells}</tr>\n"
     body = body or f'<tr><td colspan="{max(1, len(headers))}">no data yet</td></tr>\n'
     return f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>'
@@ -142,7 +144,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, highlight
 
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
     """Headline numbers, each a label with a big figure: `facts([("Mean reward", "−18.2"), ("Steps", 10_000_000)])`."""
-    cards = "\n".join(f"<div><dt>{escape(label)}</dt><dd>{escape(_show(value))}</dd></div>" for label, value in pairs)
+    cards = "\n".join(f"<div><dt>{escape(label)}</dt><dd>{escape(show(value))}</dd></div>" for label, value in pairs)
     return f'<dl class="facts">\n{cards}\n</dl>'
 
 
@@ -151,97 +153,15 @@ def note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
 
 
-def figure(chart_html: str, caption: str = "") -> str:
+def figure(drawing: Drawing, caption: str = "", wide: bool = False) -> str:
     """A chart that keeps its text readable on a phone by scrolling sideways, with an optional caption."""
+    kind = ' class="wide"' if wide else ""
     below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f"<figure>\n{chart_html}\n{below}</figure>"
-
-
-def palette_css() -> str:
-    """The colours as CSS variables of the page or image they are put in, for light and for dark."""
-    light, dark = ("".join(f"--{name}:{colours[mode]};" for name, colours in PALETTE.items()) for mode in (0, 1))
-    return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-
-
-def escape(words: object) -> str:
-    """Text that is safe inside HTML and SVG, attributes included."""
-    return html.escape(NOT_XML.sub("\ufffd", str(words)))
-
-
-def short(value: float, digits: int = 3) -> str:
-    """A number in few characters: −18.2, 3,100, 10 k, 2.5 M."""
-    if not math.isfinite(value) or value == 0:
-        return "0" if value == 0 else NOTHING
-    mantissa, exponent = f"{abs(value):.{digits - 1}e}".split("e")  # rounded here: 999,999 is 1 M and not 1000 k
-    power = int(exponent) // 3 if int(exponent) >= 4 else 0
-    if power > 4 or int(exponent) < -4:
-        number = f"{_trim(mantissa)}e{int(exponent)}"
-    else:
-        decimals = max(0, digits - 1 - int(exponent) + 3 * power)
-        number = _trim(f"{float(f'{mantissa}e{exponent}') / 1000**power:,.{decimals}f}")
-        number += ("", " k", " M", " G", " T")[power]
-    return f"−{number}" if value < 0 else number
-
-
-def percent(share: float) -> str:
-    """A share of 1 as a percentage, with a decimal where it is small."""
-    if 0 < share < 0.0005:
-        return "<0.1 %"
-    return f"{share:.0%}".replace("%", " %") if share >= 0.0995 else f"{share:.1%}".replace("%", " %")
-
-
-def duration(seconds: float) -> str:
-    """A time in the unit that suits it: 1.25 s, 12.3 ms, 79 µs."""
-    scale, unit = time_unit(seconds)
-    return f"{short(seconds * scale)} {unit}"
-
-
-def time_unit(seconds: float) -> tuple[float, str]:
-    """The unit that suits a time, after how many of it make a second."""
-    size = abs(seconds)
-    return (1.0, "s") if size >= 0.9995 or not size else (1e3, "ms") if size >= 0.9995e-3 else (1e6, "µs")
-
-
-def text_width(words: str, size: float = 12) -> float:
-    """Roughly how many pixels the words take. A little too many is better than too few."""
-    narrow, wide = "ijltfrI.,:;'|!()[]/ ", "mwMW%@…"
-    return size * sum(
-        0.33 if letter in narrow else 0.95 if letter in wide or east_asian_width(letter) in "WF" else 0.57
-        for letter in words
-    )
-
-
-def fit(words: str, room: float, size: float = 12) -> str:
-    """The words, with the end cut off where they would take more than `room` pixels."""
-    while words and text_width(words, size) > room:
-        words = words[:-2] + "…" if len(words) > 2 else ""
-    return words
-
-
-def paint(colour: str) -> str:
-    """A name of the palette as a CSS colour that changes with the mode; anything else as it is."""
-    return f"var(--{colour}, {PALETTE[colour][0]})" if colour in PALETTE else colour
-
-
-def _trim(number: str) -> str:
-    return number.rstrip("0").rstrip(".") if "." in number else number
-
-
-def _show(cell: object) -> str:
-    if cell is None:
-        return NOTHING
-    if isinstance(cell, bool) or not isinstance(cell, Real):
-        return str(cell)
-    if isinstance(cell, Integral):
-        return f"{int(cell):,}".replace("-", "−")
-    value = float(cell)
-    if not math.isfinite(value) or 0 < abs(value) < 0.01:
-        return short(value)
-    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2f}").replace("-", "−")
+    return f"<figure{kind}>\n{to_svg(drawing)}\n{below}</figure>"
 
 
 def _is_numeric(column: Sequence[object]) -> bool:
     """Whether a column reads as numbers, also when they come with a unit, or as strings, or with some missing."""
-    shown = [_show(cell).strip() for cell in column]
+    shown = [show(cell).strip() for cell in column]
     present = [words for words in shown if words not in ("", "-", NOTHING)]
     return bool(present) and all(LOOKS_LIKE_A_NUMBER.fullmatch(words) for words in present)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from redline.errors import RedlineError
-from redline.files import reason
 from redline.learn.config import config_to_json
 from redline.profiler.advise import Advice
-from redline.profiler.modes import Comparison
+from redline.profiler.modes import ModeComparison
 from redline.profiler.record import Profile
-from redline.report.page import NOTHING, Section, duration, escape, facts, figure, note, page, percent, short, table
-from redline.report.row_chart import row_chart
-from redline.report.row_looks import ORDER
-from redline.report.time_chart import MOST_UNACCOUNTED, stack_chart, stack_of, time_table
-from redline.report.timeline import timeline_figure
+from redline.report.charts.mode_chart import mode_chart
+from redline.report.charts.row_looks import ORDER
+from redline.report.charts.time_bars import MOST_UNACCOUNTED, stack_chart, stack_of, time_table
+from redline.report.charts.timeline import last_batch, timeline, timeline_caption
+from redline.report.draw import NOTHING, duration, escape, percent, short
+from redline.report.page import Section, facts, figure, flat_settings, note, table, write_page
 from redline.timing.breakdown import UNACCOUNTED
 from redline.timing.rows import leaves, rows
 from redline.timing.trace import Trace
@@ -29,30 +27,25 @@ GOALS = ("total_steps", "total_episodes")
 
 
 def write_profile(
-    path: Path, comparison: Comparison, advice: list[Advice], applied: Comparison | None, trace: Trace | None
+    path: Path, comparison: ModeComparison, advice: list[Advice], applied: ModeComparison | None, trace: Trace | None
 ) -> Path:
     """Write the page and return its path."""
     first = comparison.profiles[0]
     several = len(comparison.profiles) > 1
     sections = [Section("In short", _in_short(comparison))]
     if several or comparison.failed:
-        sections.append(Section("Comparison", _comparison(comparison)))
+        sections.append(Section("ModeComparison", _comparison(comparison)))
     sections.append(Section("Where the time goes", _time(comparison)))
     if trace is not None and trace.events:
         title = f"{first.mode}: the last batch" if several else "The last batch"
-        sections.append(Section("Timeline", timeline_figure(trace, title)))
+        sections.append(Section("Timeline", _timeline(trace, title)))
     sections.append(Section("What would make it faster", _advice(advice, applied)))
     sections.append(Section("Settings", _settings(comparison.profiles)))
-    try:
-        path.write_text(page(f"Redline profile: {first.config.env}", headline(comparison), sections), encoding="utf-8")
-    except OSError as error:
-        raise RedlineError(
-            f"The profile cannot be written to {path}: {reason(error)}. Try --html profile.html."
-        ) from error
-    return path
+    title = f"Redline profile: {first.config.env}"
+    return write_page(path, title, headline(comparison), sections, hint="Try --html profile.html.")
 
 
-def headline(comparison: Comparison) -> str:
+def headline(comparison: ModeComparison) -> str:
     """The profile in two sentences: how fast it is, and where the time goes."""
     first = comparison.profiles[0]
     named = "" if first.mode == first.config.engine else f"{first.mode}: "
@@ -63,7 +56,7 @@ def headline(comparison: Comparison) -> str:
     return words + (f", {percent(longest[1].share)} is {longest[1].name}." if longest[1].share > 0.1 else ".")
 
 
-def _in_short(comparison: Comparison) -> str:
+def _in_short(comparison: ModeComparison) -> str:
     profiles = comparison.profiles
     if len(profiles) == 1:
         body = facts(_facts(profiles[0]))
@@ -83,7 +76,7 @@ def _in_short(comparison: Comparison) -> str:
     return body
 
 
-def _verdict(comparison: Comparison, other: Profile) -> str:
+def _verdict(comparison: ModeComparison, other: Profile) -> str:
     gain, first = comparison.total(other), comparison.profiles[0]
     if gain.within_noise:
         return f"<strong>{escape(other.mode)}</strong> cannot be told from {escape(first.mode)}: within noise."
@@ -122,7 +115,7 @@ def _unaccounted(profile: Profile) -> float:
     return rows(profile.breakdown)[-1].share
 
 
-def _time(comparison: Comparison) -> str:
+def _time(comparison: ModeComparison) -> str:
     body = ""
     for profile in comparison.profiles:
         shown = profile.batches[-MOST_BARS:]
@@ -143,7 +136,12 @@ def _time(comparison: Comparison) -> str:
     return body
 
 
-def _comparison(comparison: Comparison) -> str:
+def _timeline(trace: Trace, title: str) -> str:
+    batch = last_batch(trace)
+    return figure(timeline(batch, title=title), timeline_caption(batch, trace))
+
+
+def _comparison(comparison: ModeComparison) -> str:
     first, others = comparison.profiles[0], comparison.profiles[1:]
     body = ""
     if others:
@@ -161,15 +159,15 @@ def _comparison(comparison: Comparison) -> str:
     return body
 
 
-def _row_figure(comparison: Comparison, other: Profile) -> str:
+def _row_figure(comparison: ModeComparison, other: Profile) -> str:
     found = [row for row in comparison.against_first(other) if row.before.high or row.after.high]
     found.sort(key=lambda row: ORDER.index(row.name) if row.name in ORDER else len(ORDER))
     title = f"{other.mode} against {comparison.profiles[0].mode}: {comparison.total(other)}"
-    chart = row_chart(found, comparison.profiles[0].mode, other.mode, title=title)
+    chart = mode_chart(found, comparison.profiles[0].mode, other.mode, title=title)
     return figure(chart, "Right of 1 is faster. Grey: cannot be told from no change at all.")
 
 
-def _advice(advice: Sequence[Advice], applied: Comparison | None) -> str:
+def _advice(advice: Sequence[Advice], applied: ModeComparison | None) -> str:
     if not advice:
         return note("Nothing stands out that another setting would make faster.")
     lines = [
@@ -185,7 +183,7 @@ def _advice(advice: Sequence[Advice], applied: Comparison | None) -> str:
     return table(["try", "because", "estimated", "measured"], lines) + how + body
 
 
-def _gave(applied: Comparison) -> str:
+def _gave(applied: ModeComparison) -> str:
     if len(applied.profiles) < 2:
         return f"could not run: {next(iter(applied.failed.values()), 'no reason given')}"
     return str(applied.total(applied.profiles[1])).replace("x", "×", 1)
@@ -193,7 +191,7 @@ def _gave(applied: Comparison) -> str:
 
 def _settings(profiles: Sequence[Profile]) -> str:
     """All settings, a column per mode; those in which the modes differ come first."""
-    columns = [dict(_flat(config_to_json(profile.config))) for profile in profiles]
+    columns = [_settings_of(profile) for profile in profiles]
     names = dict.fromkeys(name for column in columns for name in column if name not in GOALS)
     lines = [[name, *(column.get(name, NOTHING) for column in columns)] for name in names]
     if len(profiles) == 1:
@@ -202,9 +200,5 @@ def _settings(profiles: Sequence[Profile]) -> str:
     return table(["setting", *(profile.mode for profile in profiles)], lines)
 
 
-def _flat(settings: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, str(value)
+def _settings_of(profile: Profile) -> dict[str, str]:
+    return {name: str(value) for name, value in flat_settings(config_to_json(profile.config))}

@@ -1,4 +1,4 @@
-"""A Gaussian process over the 120 workflows."""
+"""A Gaussian process over all workflows of a world."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from redline.errors import RedlineError
-from redline.search.workflow import ALL_WORKFLOWS, DISTANCES
 
 try:
     from scipy.linalg import cholesky, solve_triangular
@@ -39,7 +38,8 @@ FEWEST_TO_FIT = 5
 class Mallows(GenericKernelMixin, NormalizedKernelMixin, Kernel):
     """The Mallows kernel `exp(-length * kendall(a, b))`, on arrays of workflow ids."""
 
-    def __init__(self, length: float = LENGTH, length_bounds: Any = LENGTH_BOUNDS) -> None:
+    def __init__(self, distances: np.ndarray, length: float = LENGTH, length_bounds: Any = LENGTH_BOUNDS) -> None:
+        self.distances = distances
         self.length = length
         self.length_bounds = length_bounds
 
@@ -50,7 +50,7 @@ class Mallows(GenericKernelMixin, NormalizedKernelMixin, Kernel):
 
     def __call__(self, X: np.ndarray, Y: np.ndarray | None = None, eval_gradient: bool = False) -> Any:
         """Correlations [X, Y] and, if wanted, their gradient [X, X, 1]."""
-        distances = DISTANCES[np.ix_(X, X if Y is None else Y)]
+        distances = self.distances[np.ix_(X, X if Y is None else Y)]
         correlations = np.exp(-self.length * distances)
         if not eval_gradient:
             return correlations
@@ -68,7 +68,7 @@ class Mallows(GenericKernelMixin, NormalizedKernelMixin, Kernel):
 
 
 class Hyperparameters(NamedTuple):
-    """What the likelihood chose, in the units of the values."""
+    """The most likely parameters of the process, in the units of the values."""
 
     scale: float
     """Variance of the values from workflow to workflow."""
@@ -79,12 +79,13 @@ class Hyperparameters(NamedTuple):
 
 
 class WorkflowGP:
-    """What the observed workflows tell about all 120.
+    """A Gaussian process over workflows whose distances [n, n] are known.
 
     Scale, length and noise maximise the marginal likelihood. The order of the observations makes no difference at all.
     """
 
-    def __init__(self, seed: int = 0, num_restarts: int = 3) -> None:
+    def __init__(self, distances: np.ndarray, seed: int = 0, num_restarts: int = 3) -> None:
+        self.distances = distances
         self.seed = seed
         self.num_restarts = num_restarts
         self.fit([], [])
@@ -100,7 +101,7 @@ class WorkflowGP:
         self._targets, self._offset, self._unit = _standardised(observations[1])
         known = observations[2] / self._unit**2
 
-        kernel = ConstantKernel(SCALE, SCALE_BOUNDS) * Mallows(LENGTH, LENGTH_BOUNDS)
+        kernel = ConstantKernel(SCALE, SCALE_BOUNDS) * Mallows(self.distances, LENGTH, LENGTH_BOUNDS)
         if noise is None:
             kernel += WhiteKernel(NOISE, NOISE_BOUNDS)
         if len(ids) >= FEWEST_TO_FIT:
@@ -125,7 +126,7 @@ class WorkflowGP:
         return Hyperparameters(float(scale * self._unit**2), float(length), float(noise * self._unit**2))
 
     def predict(self, pending: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of every workflow's true value, both [120]; the noise of observing is not in it.
+        """Mean and standard deviation of every workflow's true value, both [n]; the noise of observing is not in it.
 
         Workflows in `pending` count as observed at exactly their mean: nobody's mean moves, and std shrinks around them.
         """
@@ -142,11 +143,11 @@ class WorkflowGP:
 
         scikit-learn's own `predict` would add the observation noise to the std.
         """
-        everything = np.arange(len(ALL_WORKFLOWS))
+        everything = np.arange(len(self.distances))
         if not len(ids):
             return np.zeros(len(everything)), np.sqrt(self._signal.diag(everything))
         root = cholesky(self._signal(ids) + np.diag(noise + JITTER), lower=True)
-        whitened = solve_triangular(root, self._signal(ids, everything), lower=True)  # [observations, 120]
+        whitened = solve_triangular(root, self._signal(ids, everything), lower=True)  # [observations, n]
         mean = whitened.T @ solve_triangular(root, targets, lower=True)
         variance = self._signal.diag(everything) - (whitened**2).sum(axis=0)
         return mean, np.sqrt(np.maximum(variance, 0.0))

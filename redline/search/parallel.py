@@ -7,20 +7,25 @@ that of the earliest one. A task must be safe to run again, because it is when i
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import threading
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redline.errors import RedlineError, unknown
 from redline.files import warn_on_stderr
 from redline.on_ray import connect
-from redline.processes import end_with_parent, environment, how_it_ended, sigint_blocked
+from redline.processes import (
+    PoolProcess,
+    ProcessDeath,
+    ProcessPool,
+    end_with_parent,
+    environment,
+    sigint_blocked,
+)
 from redline.threads import ONE_THREAD
 
 T = TypeVar("T")
@@ -36,7 +41,7 @@ class Runner(Protocol):
     """A way to run tasks that know nothing of each other."""
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """What `function` returns for each task, in the order of the tasks."""
+        """The results of `function` for all tasks, in the order of the tasks."""
 
     def close(self) -> None:
         """Let the workers go. Closing twice is fine."""
@@ -57,7 +62,7 @@ class Here:
     """Runs tasks one after another, in this process."""
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """What `function` returns for each task."""
+        """The results of `function` for all tasks."""
         return [function(task) for task in tasks]
 
     def close(self) -> None:
@@ -107,7 +112,7 @@ def _portable(error: BaseException, dumps: Callable[[Any], bytes]) -> BaseExcept
     return error
 
 
-class Crew(Protocol[Handle]):
+class Workers(Protocol[Handle]):
     """Workers that run payloads; a handle stands for one attempt under way."""
 
     def start(self, payload: bytes) -> Handle:
@@ -117,13 +122,13 @@ class Crew(Protocol[Handle]):
         """Wait until something has come of at least one attempt."""
 
     def outcome(self, handle: Handle) -> bytes | Died:
-        """What came of it: the pickled answer, or a dead worker."""
+        """The outcome: the pickled answer, or a dead worker."""
 
     def abandon(self, handles: list[Handle]) -> None:
         """Stop these attempts now."""
 
 
-def run_all(crew: Crew[Handle], payloads: Sequence[bytes], num_workers: int) -> list[Any]:
+def run_all(workers: Workers[Handle], payloads: Sequence[bytes], num_workers: int) -> list[Any]:
     """All results in order, or the error of the earliest task that fails.
 
     Tasks start in order. So when one fails, those before it have at least started: they may finish, in case one of them
@@ -137,11 +142,11 @@ def run_all(crew: Crew[Handle], payloads: Sequence[bytes], num_workers: int) -> 
         while waiting or running:
             while waiting and len(running) < num_workers:
                 index = waiting.popleft()
-                running[crew.start(payloads[index])] = index
-            for handle in sorted(crew.first_done(list(running)), key=running.__getitem__):
+                running[workers.start(payloads[index])] = index
+            for handle in sorted(workers.first_done(list(running)), key=running.__getitem__):
                 if handle not in running:
                     continue  # stopped a moment ago, because an earlier task failed
-                outcome = crew.outcome(handle)
+                outcome = workers.outcome(handle)
                 index = running.pop(handle)
                 if isinstance(outcome, Died):
                     deaths[index] += 1
@@ -156,10 +161,10 @@ def run_all(crew: Crew[Handle], payloads: Sequence[bytes], num_workers: int) -> 
                     answers[index] = pickle.loads(outcome)
                 if isinstance(answers[index], Raised):
                     waiting = deque(other for other in waiting if other < index)
-                    crew.abandon([other_handle for other_handle, other in running.items() if other > index])
+                    workers.abandon([other_handle for other_handle, other in running.items() if other > index])
                     running = {other_handle: other for other_handle, other in running.items() if other < index}
     finally:
-        crew.abandon(list(running))
+        workers.abandon(list(running))
     in_order = [answers[index] for index in sorted(answers)]
     for answer in in_order:
         if isinstance(answer, Raised):
@@ -180,88 +185,63 @@ def _given_up(index: int, num_tasks: int, died: Died) -> Raised:
 class Processes:
     """Runs tasks in worker processes, which stay for the next `run`.
 
-    The death of one worker breaks its whole `ProcessPoolExecutor`, and the executor does not say whose task it was. So
-    every worker is a pool of its own: its neighbours do not notice, and it had one task only.
+    Never forked: this process may have loaded torch, whose threads a fork would lose.
     """
 
     def __init__(self, workers: int) -> None:
         self._num_workers = workers
-        self._idle: list[_Worker] = []
-        self._busy: dict[Future[bytes], _Worker] = {}
+        self._pool: ProcessPool[bytes] = ProcessPool(multiprocessing.get_context("spawn"), _launch)
+        self._idle: list[PoolProcess] = []
+        self._busy: dict[Future[bytes], PoolProcess] = {}
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """What `function` returns for each task. The function must be importable by name, as pickle wants it."""
+        """The results of `function` for all tasks. The function must be importable by name, as pickle wants it."""
         return run_all(self, [pickle.dumps((function, task)) for task in tasks], self._num_workers)
 
     def close(self) -> None:
         """End the workers at once: they hold nothing that is not on disk or already here."""
-        _end([*self._idle, *self._busy.values()])
+        self._pool.close()
         self._idle.clear()
         self._busy.clear()
 
     def start(self, payload: bytes) -> Future[bytes]:
         """Hand the payload to an idle worker, or to a new one."""
         while self._idle:
-            worker = self._idle.pop()
-            try:
-                return self._submit(worker, payload)
-            except BrokenProcessPool:  # it died while it had nothing to do: no task has suffered
-                _end([worker])
-        return self._submit(_Worker(), payload)
-
-    def _submit(self, worker: _Worker, payload: bytes) -> Future[bytes]:
-        future = worker.pool.submit(attempt, payload)
-        self._busy[future] = worker
+            process = self._idle.pop()
+            future = self._pool.submit(process, attempt, payload)
+            if not self._pool.came_too_late(future):
+                self._busy[future] = process
+                return future
+            self._pool.end([process])  # it died while it had nothing to do: no task has suffered
+        # The kernel tells a child when the thread that made it ends. Only for the main thread is that the parent's end.
+        by_main_thread = threading.current_thread() is threading.main_thread()
+        process = self._pool.start(end_with_parent, by_main_thread)
+        future = self._pool.submit(process, attempt, payload)
+        self._busy[future] = process
         return future
 
     def first_done(self, handles: list[Future[bytes]]) -> list[Future[bytes]]:
         """Wait for the first of them."""
-        return list(wait(handles, return_when=FIRST_COMPLETED).done)
+        return self._pool.first_done(handles)
 
     def outcome(self, handle: Future[bytes]) -> bytes | Died:
         """The answer, or how the worker died."""
-        worker = self._busy[handle]
-        try:
-            answer = handle.result()
-        except BrokenProcessPool:
-            del self._busy[handle]
-            return Died(worker.post_mortem())
-        del self._busy[handle]
-        self._idle.append(worker)
-        return answer
+        outcome = self._pool.outcome(handle)
+        process = self._busy.pop(handle)
+        if isinstance(outcome, ProcessDeath):
+            self._pool.end([process])
+            return Died(f"(pid {outcome.pid}) {outcome.how}")
+        self._idle.append(process)
+        return outcome
 
     def abandon(self, handles: list[Future[bytes]]) -> None:
         """Kill the workers that are at it."""
-        _end([self._busy.pop(handle) for handle in handles if handle in self._busy])
+        self._pool.end([self._busy.pop(handle) for handle in handles if handle in self._busy])
 
 
-class _Worker:
-    """A pool of one spawned process. Never forked: the parent may have loaded torch, whose threads a fork would lose."""
-
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        # The kernel tells a child when the thread that made it ends. Only for the main thread is that the parent's end.
-        by_main_thread = threading.current_thread() is threading.main_thread()
-        self.pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin_work, initargs=(by_main_thread,))
-        with environment(ONE_THREAD), sigint_blocked():  # a child inherits both, and has them before its first import
-            self.pool.submit(os.getpid)  # an executor starts its process with its first task
-        (self.process,) = self.pool._processes.values()  # the only way to learn pid and exit code
-
-    def post_mortem(self) -> str:
-        """How this worker, whose pool is broken, came to its end."""
-        self.pool.shutdown()  # joins the process, so that the exit code is known
-        return f"(pid {self.process.pid}) {how_it_ended(self.process.exitcode)}"
-
-
-def _end(workers: Sequence[_Worker]) -> None:
-    for worker in workers:
-        worker.process.kill()
-    for worker in workers:
-        worker.pool.shutdown(cancel_futures=True)
-
-
-def _begin_work(by_main_thread: bool) -> None:
-    end_with_parent(told_by_kernel=by_main_thread)
+def _launch(open_executor: Callable[[], ProcessPoolExecutor]) -> ProcessPoolExecutor:
+    with environment(ONE_THREAD), sigint_blocked():  # a child inherits both, and has them before its first import
+        return open_executor()
 
 
 # A Ray cluster
@@ -281,7 +261,7 @@ class OnRay:
         self._attempt = self._ray.remote(**options)(attempt)
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """What `function` returns for each task. Functions a worker cannot import are sent along."""
+        """The results of `function` for all tasks. Functions a worker cannot import are sent along."""
         dumps = self._ray.cloudpickle.dumps
         return run_all(self, [dumps((function, task)) for task in tasks], self._num_workers)
 

@@ -6,32 +6,34 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from redline.evaluate import evaluate_cage2
+from redline.learn.evaluate import score
 from redline.learn.workflow import play_workflow
-from redline.runs import Run
+from redline.runs import BEST, Run
 from redline.search.search import Known
-from redline.search.workflow import ALL_WORKFLOWS, FIXED_ORDERS
-from redline.sims.cage2.scenario import Scenario
+from redline.worlds.workflows import Workflows
 
 FRESH = 7_000_003  # added to the search's seed: episodes no training has seen
 
 
-def rank(run: Run, known: dict[int, Known], episodes: int, seed: int, env_options: dict[str, Any]) -> dict[str, Any]:
+def rank(
+    run: Run, workflows: Workflows, settings: Any, known: dict[int, Known], episodes: int, seed: int
+) -> dict[str, Any]:
     """Scores of all trained workflows, best first, of the baselines, and the best workflow that is obeyed, if any is."""
-    workflows = [_entry(run, workflow_id, each, episodes, seed + FRESH) for workflow_id, each in known.items()]
-    workflows.sort(key=lambda entry: (-entry["mean"], entry["workflow_id"]))
-    best = next((entry for entry in workflows if entry["passed"]), None)
-    return {"workflows": workflows, "baselines": baselines(env_options, episodes, seed + FRESH), "best": best}
+    trained = [_entry(run, workflows, id, each, episodes, seed + FRESH) for id, each in known.items()]
+    trained.sort(key=lambda entry: (-entry["mean"], entry["workflow_id"]))
+    best = next((entry for entry in trained if entry["passed"]), None)
+    untrained = workflows.baselines(settings, episodes, seed + FRESH)
+    return {"workflows": trained, "baselines": untrained, "best": best}
 
 
-def _entry(run: Run, workflow_id: int, known: Known, episodes: int, seed: int) -> dict[str, Any]:
+def _entry(run: Run, workflows: Workflows, id: int, known: Known, episodes: int, seed: int) -> dict[str, Any]:
     played = play_workflow(run.path / known.checkpoint, episodes, seed)
+    found = score(played.env_returns)
     return {
-        "workflow_id": workflow_id,
-        "order": str(ALL_WORKFLOWS[workflow_id]),
-        **_score(played.env_returns),
+        "workflow_id": id,
+        "order": workflows.name(id),
+        "mean": found.mean,
+        "stderr": found.stderr if len(played.env_returns) > 1 else 0.0,
         "episodes": episodes,
         "compliance": played.compliance,
         "trained_episodes": known.episodes,
@@ -40,30 +42,10 @@ def _entry(run: Run, workflow_id: int, known: Known, episodes: int, seed: int) -
     }
 
 
-def _score(returns: np.ndarray) -> dict[str, float]:
-    stderr = float(returns.std(ddof=1) / len(returns) ** 0.5) if len(returns) > 1 else 0.0
-    return {"mean": float(returns.mean()), "stderr": stderr}
-
-
-def baselines(env_options: dict[str, Any], episodes: int, seed: int) -> list[dict[str, Any]]:
-    """Scores of the random policy and of the six fixed orders played greedily, in the search's own setting."""
-    scenario = Scenario(
-        red_agent=env_options["red_agent"], rules=env_options["rules"], max_steps=env_options["max_steps"]
-    )
-    found = []
-    for name in ("random", *(f"greedy:{order}" for order in FIXED_ORDERS)):
-        score = evaluate_cage2(
-            name, scenario, episodes=episodes, lengths=[scenario.max_steps], red_agents=[scenario.red_agent],
-            rule_sets=[scenario.rules], seed=seed,
-        )[0]  # fmt: skip
-        found.append({"name": name, "mean": score.mean, "stderr": score.stderr})
-    return found
-
-
 def name_best(run: Run, best: dict[str, Any]) -> Path:
     """Copy the best workflow's policy to `best/`, where it is easily found."""
     source = run.path / best["checkpoint"]
-    target = run.path / "best" / source.name
-    shutil.rmtree(run.path / "best", ignore_errors=True)
+    target = run.path / BEST / source.name
+    shutil.rmtree(run.path / BEST, ignore_errors=True)
     shutil.copytree(source, target)
     return target

@@ -16,16 +16,13 @@ import numpy as np
 from redline.errors import RedlineError
 from redline.files import warn_on_stderr
 from redline.metrics import MetricsLog
-from redline.runs import Run
+from redline.runs import GP, SEARCH_LOG, SEARCH_STATE, TRAINING_LOG, Run
 from redline.search.parallel import Runner
-from redline.search.workflow import ALL_WORKFLOWS, DISTANCES
-
-STATE = "search_state.json"
-SEARCH_LOG, TRAINING_LOG, GP = "search_log.csv", "training_log.csv", "gp.json"
+from redline.worlds.workflows import Workflows
 
 
-class Trained(Protocol):
-    """What the search needs to know of a trained workflow."""
+class TrainedWorkflow(Protocol):
+    """A trained workflow, as far as the search needs to know it."""
 
     @property
     def workflow_id(self) -> int:
@@ -57,13 +54,13 @@ class Trained(Protocol):
 
 
 class Picker(Protocol):
-    """What chooses the workflows."""
+    """Chooses the workflows."""
 
     def ask(self, count: int = 1) -> list[int]:
         """Workflows to train next."""
 
     def tell(self, id: int, value: float) -> None:
-        """What one is worth."""
+        """The worth of one."""
 
     def tell_infeasible(self, id: int) -> None:
         """One that is not obeyed."""
@@ -72,7 +69,7 @@ class Picker(Protocol):
         """One whose budget is used up."""
 
     def acquisition(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean, std and UCB of all 120."""
+        """Mean, std and UCB of all workflows."""
 
     def snapshot(self) -> dict[str, Any]:
         """Its state, ready for JSON."""
@@ -115,7 +112,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Order:
-    """What a pick asks the training function for."""
+    """A pick, as the training function is asked for it."""
 
     workflow_id: int
     iteration: int
@@ -129,7 +126,7 @@ class Pick:
     """One finished pick."""
 
     iteration: int
-    result: Trained
+    result: TrainedWorkflow
     used: int
 
 
@@ -138,11 +135,12 @@ class Search:
     """A workflow search in its run folder. Iterate to search; everything is on disk before a pick is handed out."""
 
     run: Run
+    workflows: Workflows
     budget: Budget
     ucb: Picker
     runner: Runner
     make_task: Callable[[Order], Any]
-    train: Callable[[Any], Trained]
+    train: Callable[[Any], TrainedWorkflow]
     parallel: int = 1
     known: dict[int, Known] = field(default_factory=dict)
     iteration: int = 0
@@ -186,16 +184,16 @@ class Search:
     def _order(self, workflow_id: int, share: int, k: int) -> Order:
         own = self.known.get(workflow_id)
         left = self.budget.updates_per_workflow - (own.updates if own else 0)
-        nearest = min(self.known, key=lambda other: (DISTANCES[workflow_id, other], other), default=None)
+        nearest = min(self.known, key=lambda other: (self.workflows.distances[workflow_id, other], other), default=None)
         other = None if own or nearest is None else self._path(self.known[nearest])
         return Order(workflow_id, self.iteration + k, min(left, share), self._path(own) if own else None, other)
 
     def _path(self, known: Known) -> str:
         return str(self.run.path / known.checkpoint)
 
-    def _take(self, order: Order, result: Trained, acquisition: tuple[Any, Any, Any]) -> Pick:
+    def _take(self, order: Order, result: TrainedWorkflow, acquisition: tuple[Any, Any, Any]) -> Pick:
         """Learn from a result and log it."""
-        name = str(ALL_WORKFLOWS[result.workflow_id])
+        name = self.workflows.name(result.workflow_id)
         about: dict[str, Any] = {"iteration": order.iteration, "workflow_id": result.workflow_id, "order": name}
         for number, row in enumerate(result.rows, start=1):
             step = self.used + number * self.budget.episodes_per_update
@@ -209,7 +207,7 @@ class Search:
         self._remember(result)
         return Pick(order.iteration, result, self.used)
 
-    def _remember(self, result: Trained) -> None:
+    def _remember(self, result: TrainedWorkflow) -> None:
         before = self.known.get(result.workflow_id)
         updates = len(result.rows) + (before.updates if before else 0)
         episodes = result.episodes + (before.episodes if before else 0)
@@ -233,7 +231,7 @@ class Search:
         infeasible = [k for k, known in self.known.items() if not known.passed]
         self.run.write_json(GP, {"mean": mean, "std": std, "observed": observed, "infeasible": infeasible})
         self.run.write_json(
-            STATE,
+            SEARCH_STATE,
             {
                 "iteration": self.iteration,
                 "used": self.used,
@@ -245,11 +243,11 @@ class Search:
 
     def _restore(self) -> int | None:
         """Go on where the run folder stands; a pick that was under way is trained again, with the same result."""
-        if not (self.run.path / STATE).exists():
+        if not (self.run.path / SEARCH_STATE).exists():
             for name in (SEARCH_LOG, TRAINING_LOG):  # rows of a first pick that never finished
                 (self.run.path / name).unlink(missing_ok=True)
             return None
-        state = self.run.read_json(STATE)
+        state = self.run.read_json(SEARCH_STATE)
         self.iteration, self.used, self.seconds = state["iteration"], state["used"], state["seconds"]
         self.known = {int(k): Known(**known) for k, known in state["known"].items()}
         self.ucb.restore(state["ucb"])

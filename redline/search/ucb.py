@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from redline.search.gp import WorkflowGP
-from redline.search.workflow import ALL_WORKFLOWS, DISTANCES
 
 
 @dataclass
 class Trials:
-    """What is known of each workflow, by id."""
+    """All that is known of each of `count` workflows, by id."""
 
+    count: int
     values: dict[int, float] = field(default_factory=dict)
     """The newest value of each workflow that has one: training one further replaces its value."""
     pending: set[int] = field(default_factory=set)
@@ -43,7 +43,7 @@ class Trials:
 
         One that was picked again and got no better is retired: a search told the same again would pick the same again.
         """
-        _check_id(id)
+        self._check_id(id)
         if not np.isfinite(value):
             raise ValueError(f"The value of workflow {id} is {value}: it must be a finite number.")
         if id in self.pending and value <= self.values.get(id, -np.inf):
@@ -53,15 +53,19 @@ class Trials:
 
     def tell_infeasible(self, id: int) -> None:
         """A workflow that cannot be obeyed. It is never picked again; a value it got before still counts."""
-        _check_id(id)
+        self._check_id(id)
         self.infeasible.add(id)
         self.pending.discard(id)
 
     def retire(self, id: int) -> None:
         """A workflow with no budget left."""
-        _check_id(id)
+        self._check_id(id)
         self.retired.add(id)
         self.pending.discard(id)
+
+    def _check_id(self, id: int) -> None:
+        if not 0 <= id < self.count:
+            raise ValueError(f"{id} is no workflow id: they go from 0 to {self.count - 1}.")
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, sorted."""
@@ -73,15 +77,10 @@ class Trials:
         }
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> Trials:
+    def from_json(cls, count: int, saved: Mapping[str, Any]) -> Trials:
         """The trials `to_json` wrote."""
         values = {int(id): float(value) for id, value in saved["values"]}
-        return cls(values, set(saved["pending"]), set(saved["infeasible"]), set(saved["retired"]))
-
-
-def _check_id(id: int) -> None:
-    if not 0 <= id < len(ALL_WORKFLOWS):
-        raise ValueError(f"{id} is no workflow id: they go from 0 to {len(ALL_WORKFLOWS) - 1}.")
+        return cls(count, values, set(saved["pending"]), set(saved["infeasible"]), set(saved["retired"]))
 
 
 class GPUCB:
@@ -91,16 +90,17 @@ class GPUCB:
     before them. A workflow with a value may be picked again, for as long as that makes it better.
     """
 
-    def __init__(self, seed: int = 0, beta: float = 2.0) -> None:
+    def __init__(self, distances: np.ndarray, seed: int = 0, beta: float = 2.0) -> None:
+        self._distances = distances
         self.beta = beta
-        self.trials = Trials()
+        self.trials = Trials(len(distances))
         self._gp: WorkflowGP | None = None  # fitted to all values, or not yet
         self._sow(seed)
 
     def ask(self, count: int = 1) -> list[int]:
         """Up to `count` different workflows to try at once, fewer when no more may be picked; pending until told."""
         picks: list[int] = []
-        while len(picks) < count and len(self.trials.barred) < len(ALL_WORKFLOWS):
+        while len(picks) < count and len(self.trials.barred) < len(self._distances):
             picks.append(self._best())
             self.trials.pending.add(picks[-1])
         return picks
@@ -119,7 +119,7 @@ class GPUCB:
         self.trials.retire(id)
 
     def acquisition(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean, std and UCB of all workflows, each [120], from the values told so far: pending picks change nothing."""
+        """Mean, std and UCB of all workflows, each [n], from the values told so far: pending picks change nothing."""
         mean, std = self._fitted().predict()
         return mean, std, mean + self.beta * std
 
@@ -130,17 +130,17 @@ class GPUCB:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Become the search that made this snapshot. What it had asked for is still pending."""
         self.beta = float(saved["beta"])
-        self.trials = Trials.from_json(saved)
+        self.trials = Trials.from_json(len(self._distances), saved)
         self._sow(int(saved["seed"]))
 
     def _sow(self, seed: int) -> None:
         self.seed = seed
-        self._lots = np.random.default_rng(seed).permutation(len(ALL_WORKFLOWS))  # equal scores: the highest lot wins
+        self._lots = np.random.default_rng(seed).permutation(len(self._distances))  # equal scores: the highest lot wins
         self._gp = None
 
     def _fitted(self) -> WorkflowGP:
         if self._gp is None:
-            self._gp = WorkflowGP(self.seed)
+            self._gp = WorkflowGP(self._distances, self.seed)
             self._gp.fit(list(self.trials.values), list(self.trials.values.values()))
         return self._gp
 
@@ -154,9 +154,9 @@ class GPUCB:
     def _scores(self) -> np.ndarray:
         touched = sorted(self.trials.touched)
         if not touched:
-            return np.zeros(len(ALL_WORKFLOWS))
+            return np.zeros(len(self._distances))
         if len(touched) == 1 or not self.trials.values:
-            return DISTANCES[touched].min(axis=0)
+            return self._distances[touched].min(axis=0)
         mean, std = self._fitted().predict(sorted(self.trials.pending))
         return mean + self.beta * std
 
@@ -164,13 +164,13 @@ class GPUCB:
 class OneByOne:
     """Picks each workflow once: in an order drawn from the seed, or in order of id without one."""
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(self, count: int, seed: int | None = None) -> None:
         self.seed = seed
-        self.trials = Trials()
+        self.trials = Trials(count)
 
     def ask(self, count: int = 1) -> list[int]:
         """The next `count` workflows, fewer when they run out."""
-        ids = np.arange(len(ALL_WORKFLOWS))
+        ids = np.arange(self.trials.count)
         order = ids if self.seed is None else np.random.default_rng(self.seed).permutation(ids)
         touched = self.trials.touched
         picks = [id for id in order.tolist() if id not in touched][:count]
@@ -191,7 +191,7 @@ class OneByOne:
 
     def acquisition(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What is known stands; nothing is guessed."""
-        mean = np.full(len(ALL_WORKFLOWS), np.nan)
+        mean = np.full(self.trials.count, np.nan)
         mean[list(self.trials.values)] = list(self.trials.values.values())
         return mean, np.zeros_like(mean), mean
 
@@ -202,4 +202,4 @@ class OneByOne:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Become the search that made this snapshot."""
         self.seed = saved["seed"]
-        self.trials = Trials.from_json(saved)
+        self.trials = Trials.from_json(self.trials.count, saved)

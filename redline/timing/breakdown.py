@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-Path = tuple[str, ...]
+SpanPath = tuple[str, ...]
 UNACCOUNTED = "unaccounted"
 
 
@@ -15,10 +15,10 @@ class Breakdown:
     """Seconds and calls per span. A span's path names the spans it was opened in."""
 
     total_seconds: float
-    seconds: dict[Path, float] = field(default_factory=dict)
-    calls: dict[Path, int] = field(default_factory=dict)
+    seconds: dict[SpanPath, float] = field(default_factory=dict)
+    calls: dict[SpanPath, int] = field(default_factory=dict)
 
-    def children(self, path: Path = ()) -> list[Path]:
+    def children(self, path: SpanPath = ()) -> list[SpanPath]:
         """Spans directly below `path`, in the order they were first closed."""
         return [other for other in self.seconds if other[:-1] == path and other != path]
 
@@ -43,7 +43,7 @@ class Breakdown:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Breakdown:
-        """What `to_json` wrote."""
+        """The breakdown that `to_json` was asked for."""
         spans = {tuple(name.split("/")): (float(spent), int(calls)) for name, (spent, calls) in data["spans"].items()}
         return cls(
             float(data["total_seconds"]),
@@ -54,7 +54,7 @@ class Breakdown:
 
 def merge(breakdowns: Iterable[Breakdown]) -> Breakdown:
     """The sum of several breakdowns."""
-    total, seconds, calls = 0.0, dict[Path, float](), dict[Path, int]()
+    total, seconds, calls = 0.0, dict[SpanPath, float](), dict[SpanPath, int]()
     for breakdown in breakdowns:
         total += breakdown.total_seconds
         for path, spent in breakdown.seconds.items():

@@ -11,7 +11,7 @@ LEVEL = 0.95
 FEW = 12
 """Turns below which the bootstrap is too sure of itself."""
 STUDENTS_T = (4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""What 95 % of Student's t stay within, for 3 to 11 turns."""
+"""Bounds within which 95 % of Student's t lie, for 3 to 11 turns."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Spread:
-        """What a list of values comes to."""
+        """The spread of a list of values."""
         low, median, high = np.percentile(values, (25, 50, 75))
         return cls(float(median), float(low), float(high))
 

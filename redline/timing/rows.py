@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redline.timing.breakdown import UNACCOUNTED, Breakdown, Path
+from redline.timing.breakdown import UNACCOUNTED, Breakdown, SpanPath
 
 OWN = "·"
 """Ends a path that means a span without the spans in it."""
@@ -19,7 +19,7 @@ class Part:
     """A row: its name, and the spans whose time it shows."""
 
     name: str
-    paths: tuple[Path, ...]
+    paths: tuple[SpanPath, ...]
     parts: tuple[Part, ...] = ()
 
 
@@ -98,7 +98,7 @@ def _row(breakdown: Breakdown, part: Part, depth: int) -> Row:
     return Row(part.name, depth, seconds, _share(breakdown, seconds), calls)
 
 
-def _seconds(breakdown: Breakdown, path: Path) -> float:
+def _seconds(breakdown: Breakdown, path: SpanPath) -> float:
     if path[-1] != OWN:
         return breakdown.seconds.get(path, 0.0)
     return breakdown.own_seconds(*path[:-1]) if path[:-1] in breakdown.seconds else 0.0

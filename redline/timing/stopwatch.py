@@ -7,9 +7,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from redline.timing.breakdown import Breakdown
-
-Path = tuple[str, ...]
+from redline.timing.breakdown import Breakdown, SpanPath
 
 
 class Stopwatch:
@@ -21,9 +19,9 @@ class Stopwatch:
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self._clock = clock
-        self.events: Callable[[Path, int, int], None] | None = None
-        self._path: Path = ()
-        self._spans: dict[tuple[Path, str], _Span] = {}
+        self.events: Callable[[SpanPath, int, int], None] | None = None
+        self._path: SpanPath = ()
+        self._spans: dict[tuple[SpanPath, str], _Span] = {}
         self._used: list[_Span] = []  # those with time in them, in the order they were first closed
         self._started = clock()
 
@@ -47,7 +45,7 @@ class Stopwatch:
         return self.span(name).spent * 1e-9
 
     def breakdown(self) -> Breakdown:
-        """What was recorded so far; the total runs from the watch's start (or last lap) until now."""
+        """The record so far; the total runs from the watch's start (or last lap) until now."""
         seconds = {span.path: span.spent * 1e-9 for span in self._used}
         calls = {span.path: span.calls for span in self._used}
         return Breakdown((self._clock() - self._started) * 1e-9, seconds, calls)
@@ -67,7 +65,7 @@ class _Span:
 
     __slots__ = ("_opened", "_parent", "_watch", "calls", "path", "spent")
 
-    def __init__(self, watch: Stopwatch, path: Path) -> None:
+    def __init__(self, watch: Stopwatch, path: SpanPath) -> None:
         self._watch, self.path, self._parent, self._opened = watch, path, path[:-1], 0
         self.spent = self.calls = 0  # nanoseconds, and how often
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from redline.errors import RedlineError
 from redline.files import reason
-from redline.timing.breakdown import Path
+from redline.timing.breakdown import SpanPath
 
 MOST_EVENTS = 500_000
 MAIN = "collector and learner"
@@ -24,7 +24,7 @@ class Trace:
     events: list[tuple[str, str, int, int]] = field(default_factory=list)
     left_out: int = 0
 
-    def span(self, path: Path, start: int, duration: int) -> None:
+    def span(self, path: SpanPath, start: int, duration: int) -> None:
         """A span of this process: what a `Stopwatch` tells its `events`."""
         self.add(MAIN, path[-1], start, duration)
 
@@ -65,7 +65,7 @@ class Trace:
         found = dict.fromkeys(track for track, _, _, _ in self.events)
         return [MAIN, *sorted((track for track in found if track != MAIN), key=lambda track: (len(track), track))]
 
-    def write(self, file: FilePath) -> None:
+    def write(self, file: Path) -> None:
         """As a file."""
         try:
             file.write_text(json.dumps(self.to_json()), encoding="utf-8")
@@ -75,7 +75,7 @@ class Trace:
             ) from error
 
 
-def require_writable(file: FilePath, option: str) -> None:
+def require_writable(file: Path, option: str) -> None:
     """Refuse a file that cannot be written before the work that is to fill it."""
     try:
         existed = file.exists()

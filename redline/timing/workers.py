@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import numpy as np
 
 from redline.timing.stopwatch import Stopwatch
 from redline.timing.trace import Trace
+
+
+class RequestTimes(Protocol):
+    """A worker's own account of one request, in nanoseconds."""
+
+    @property
+    def step(self) -> int:
+        """Time in steps."""
+
+    @property
+    def reset(self) -> int:
+        """Time in resets."""
+
+    @property
+    def slowest(self) -> int:
+        """Time of the slowest step."""
+
+    @property
+    def began(self) -> int:
+        """When it began, by the clock of this machine; 0 where that was not noted."""
 
 
 class WorkerTimes:
@@ -30,7 +50,7 @@ class WorkerTimes:
         self.slowest_seconds = 0.0
         self._credited = dict.fromkeys(("step", "reset"), 0.0)
 
-    def add(self, worker: int, times: Any) -> None:
+    def add(self, worker: int, times: RequestTimes) -> None:
         """One worker's account of one request."""
         self.step_seconds[worker] += times.step * 1e-9
         self.reset_seconds[worker] += times.reset * 1e-9
@@ -38,7 +58,7 @@ class WorkerTimes:
         if self.trace is not None and times.began:
             self._show(worker, times)
 
-    def _show(self, worker: int, times: Any) -> None:
+    def _show(self, worker: int, times: RequestTimes) -> None:
         assert self.trace is not None
         track = f"worker {worker}"
         if times.step:
@@ -46,7 +66,7 @@ class WorkerTimes:
         if times.reset:  # resets are spread over the steps; shown together, behind them
             self.trace.add(track, "reset", times.began + times.step, times.reset)
 
-    def add_all(self, by_worker: dict[int, Any]) -> None:
+    def add_all(self, by_worker: Mapping[int, RequestTimes]) -> None:
         """The accounts of one step that all workers took together."""
         spent = [times.step + times.reset for times in by_worker.values()]
         for worker, times in by_worker.items():
@@ -55,7 +75,7 @@ class WorkerTimes:
             self.straggler_seconds += (max(spent) - sum(spent) / len(spent)) * 1e-9
 
     def add_spans(self, worker: int, nanoseconds: dict[str, int], events: Iterable[tuple[str, int, int]] = ()) -> None:
-        """What a worker did besides stepping envs, and when."""
+        """Add the spans of a worker that does more than step envs, and when they were."""
         for name, spent in nanoseconds.items():
             self.other_seconds.setdefault(name, np.zeros(len(self.step_seconds)))[worker] += spent * 1e-9
         if self.trace is not None:
@@ -96,7 +116,7 @@ class WorkerTimes:
         return whole
 
     def lap(self) -> WorkerTimes:
-        """What was added since the last lap, and a fresh start."""
+        """The sums since the last lap, and a fresh start."""
         done = self.plus(WorkerTimes(len(self.step_seconds)))
         self._clear(len(self.step_seconds))
         return done

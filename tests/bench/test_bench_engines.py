@@ -16,18 +16,19 @@ import numpy as np
 import pytest
 
 from redline.bench import engines as measuring
-from redline.bench.engines import Contest, Contestant, Result, Turn, compete, descendants, engine_contestant, verdict
+from redline.bench.engines import Contest, Contestant, ContestResult, Turn, compete, engine_contestant, verdict
 from redline.bench.vector_peers import VECTOR_PEERS, PeerEngine
 from redline.cli import main
-from redline.engines import ENGINES, Collecting, make_engine
-from redline.engines.slots import Spec
+from redline.engines import Collecting, engines_to_try, make_engine
+from redline.engines.spec import Spec
 from redline.learn.acting import Actor
 from redline.rollout import Rollout
+from redline.timing.memory import descendants
 from redline.timing.stopwatch import Stopwatch
 
 ENV = "slow?mean_ms=0.05&max_steps=10"
 QUICK = ("--num-envs", "4", "--turns", "1", "--seconds", "0.02", "--num-steps", "10")
-HERE = [name for name in ENGINES if name != "ray"]
+HERE = engines_to_try(address=None)
 FAILING = f"external:{__name__}:failing"
 
 
@@ -157,7 +158,7 @@ def test_who_fails_is_named_with_the_reason_and_stops_nobody():
 @pytest.mark.parametrize("name", VECTOR_PEERS)
 def test_a_peer_whose_env_fails_leaves_no_process(name):
     engine = PeerEngine(VECTOR_PEERS[name], Spec.of(FAILING, {}), 3, seed=0)
-    actor = Actor(contest().policy(engine.face), 3, 0)
+    actor = Actor(contest().policy(engine.env), 3, 0)
     with pytest.raises((ValueError, EOFError, ConnectionResetError)):
         engine.collect(actor, 10, Stopwatch())
     engine.close()
@@ -171,7 +172,7 @@ def test_a_peer_that_is_interrupted_in_the_middle_of_a_step_leaves_no_process(na
     signal.setitimer(signal.ITIMER_REAL, 0.32)
     try:
         with pytest.raises(KeyboardInterrupt):
-            engine.collect(Actor(contest().policy(engine.face), 4, 0), 100, Stopwatch())
+            engine.collect(Actor(contest().policy(engine.env), 4, 0), 100, Stopwatch())
     finally:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
     engine.close()
@@ -182,7 +183,7 @@ def test_a_peer_that_is_interrupted_in_the_middle_of_a_step_leaves_no_process(na
 def test_a_peer_plays_the_same_episodes_as_our_serial_engine(name):
     def played(engine) -> Rollout:
         try:
-            return engine.collect(Actor(contest().policy(engine.face), 4, 0), 25, Stopwatch())
+            return engine.collect(Actor(contest().policy(engine.env), 4, 0), 25, Stopwatch())
         finally:
             engine.close()
 
@@ -229,12 +230,12 @@ def _children(parent: int) -> list[int]:
 
 def test_the_verdict_names_the_fastest_and_the_best_peer():
     results = [
-        Result("serial", turns=[turn(10.0)]),
-        Result("pool", turns=[turn(20.0)]),
-        Result("shared", turns=[turn(19.0)]),
-        Result("ready", turns=[turn(18.0)]),
-        Result("AsyncVectorEnv", peer=True, turns=[turn(12.0)]),
-        Result("broken", peer=True, reason="not installed"),
+        ContestResult("serial", turns=[turn(10.0)]),
+        ContestResult("pool", turns=[turn(20.0)]),
+        ContestResult("shared", turns=[turn(19.0)]),
+        ContestResult("ready", turns=[turn(18.0)]),
+        ContestResult("AsyncVectorEnv", peer=True, turns=[turn(12.0)]),
+        ContestResult("broken", peer=True, reason="not installed"),
     ]
     assert verdict(results) == "pool is fastest: 2.00 x serial; shared 1.90 x; ready 1.80 x; AsyncVectorEnv 1.20 x."
     assert verdict(results[1:3]) == "pool is fastest: 20 steps/s; shared 19 steps/s."
@@ -242,7 +243,7 @@ def test_the_verdict_names_the_fastest_and_the_best_peer():
 
 
 def test_learning_is_a_share_of_an_update():
-    assert Result("serial", turns=[turn(100.0, training_seconds=0.01)]).training_share == pytest.approx(0.5)
+    assert ContestResult("serial", turns=[turn(100.0, training_seconds=0.01)]).training_share == pytest.approx(0.5)
 
 
 def test_a_collect_is_as_long_as_a_serial_one_can_afford():

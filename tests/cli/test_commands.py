@@ -445,3 +445,27 @@ def test_colours_and_bars_stay_out_of_files(tmp_path: Path):
     assert process.returncode == 0, said
     assert "\x1b[" not in shown + said
     assert "Where the time went" in shown
+
+
+def test_bench_sim_says_which_rows_it_leaves_out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    import numba  # noqa: F401  (see above)
+
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    quick = ("--batch-sizes", "4,64", "--seconds", "0.01", "--turns", "1")
+    assert redline("bench", "sim", "cage2", "--threads", "1,99", *quick) == 0
+    assert (
+        "Left out, as every thread needs an env of its own: 99 threads x 4, 99 threads x 64." in capsys.readouterr().out
+    )
+    assert redline("bench", "sim", "cage2", "--threads", "99", *quick) == 2
+    assert "Try --threads 64." in capsys.readouterr().err
+
+
+def test_quiet_training_prints_results_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = ("train", "cage2", "--total-steps", "160", "--num-envs", "8", "--num-steps", "20", "--eval-episodes", "10")
+    assert redline(*run, "--run-dir", tmp_path / "loud") == 0
+    loud = capsys.readouterr()
+    assert "Where the time went" in loud.out and "Next:" in loud.out and "Training on" in loud.err
+    assert redline(*run, "--run-dir", tmp_path / "quiet", "-q") == 0
+    quiet = capsys.readouterr()
+    assert "Where the time went" not in quiet.out and "Next:" not in quiet.out and not quiet.err
+    assert "steps/s" in quiet.out and "Run folder:" in quiet.out

@@ -43,7 +43,7 @@ def test_verify_says_what_is_wrong_and_exits_with_1(tmp_path, capsys):
     ("arguments", "words"),
     [
         (("verify", "petri"), "redline verify petri --schedule FILE.json"),
-        (("verify", "petri", "--traces", "x.npz"), "--traces are of cage2"),
+        (("verify", "petri", "--traces", "x.npz"), "--traces is for cage2, not for petri"),
         (("verify", "petri", "--schedule", "none.json"), "There is no schedule at none.json"),
         (("verify", "petr"), "Did you mean 'petri'?"),
         (("envs", "petri:cluster/J-0", "--states"), "has times or routes"),
@@ -85,7 +85,18 @@ def test_envs_counts_the_markings_of_a_net(capsys):
 
 
 def test_bench_measures_both_speeds(capsys):
-    options = ["--batch-sizes", "32", "--threads", "1,2", "--seconds", "0.01", "--turns", "1", "--json"]
+    options = [
+        "--batch-sizes",
+        "32",
+        "--threads",
+        "1,2",
+        "--seconds",
+        "0.01",
+        "--turns",
+        "1",
+        "--no-start-up",
+        "--json",
+    ]
     assert redline("bench", "sim", "petri:jobshop/ft06", *options) == 0
     report = answer(capsys)
     assert [row["speed"] for row in report["rates"]] == ["compiled", "compiled", "interpreted"]

@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redline.engines import ENGINES, Collecting, make_engine
+from redline.engines import ENGINES, Collecting, Engine, engines_to_try, make_engine
+from redline.engines.faults import Supervisor
+from redline.engines.spec import EnvDescription
 from redline.learn.config import PPOConfig, TrainConfig
 from redline.learn.train import Trainer
 from redline.rollout import Rollout
 from redline.timing.stopwatch import Stopwatch
+from redline.timing.workers import WorkerTimes
 from tests.engines.scripted import Scripted, columns
 
-NAMES = [name for name in ENGINES if name != "ray"]  # which has a file of its own, since it is slow to start
-LOCKSTEP = ("serial", "vector", "pipes", "shared")
+NAMES = engines_to_try(address=None)  # ray has a file of its own, since it is slow to start
+LOCKSTEP = [name for name, kind in ENGINES.items() if kind.is_lockstep]
 WHOLE_EPISODES = ("pool",)
 ENVS: dict[str, dict[str, Any]] = {
     "cage2": {"max_steps": 12, "red_agent": "B_lineAgent,RedMeanderAgent"},
@@ -36,7 +39,7 @@ every_env = pytest.mark.parametrize("env", ENVS)
 
 
 @contextmanager
-def engine(name: str, env: str, num_envs: int = NUM_ENVS, workers: int = 2, **collecting: Any) -> Iterator[Any]:
+def engine(name: str, env: str, num_envs: int = NUM_ENVS, workers: int = 2, **collecting: Any) -> Iterator[Engine]:
     made = make_engine(name, env, num_envs, SEED, ENVS[env], Collecting(workers=workers, **collecting))
     try:
         yield made
@@ -46,7 +49,7 @@ def engine(name: str, env: str, num_envs: int = NUM_ENVS, workers: int = 2, **co
 
 def collect(name: str, env: str, times: int = 2, **settings: Any) -> list[Rollout]:
     with engine(name, env, **settings) as made:
-        policy = Scripted(int(made.face.single_action_space.n))
+        policy = Scripted(int(made.env.single_action_space.n))
         return [made.collect(policy, NUM_STEPS, Stopwatch()) for _ in range(times)]
 
 
@@ -81,7 +84,7 @@ def test_every_engine_plays_the_same_episodes(name, env, by_hand):
 
 
 @pytest.mark.parametrize(("workers", "num_envs"), [(1, 6), (3, 6), (2, 3), (5, 5), (2, 1)])
-@pytest.mark.parametrize("name", [name for name in NAMES if ENGINES[name].workers])
+@pytest.mark.parametrize("name", [name for name in NAMES if ENGINES[name].has_workers])
 def test_neither_workers_nor_batch_size_change_an_episode(name, workers, num_envs, by_hand):
     found = lives(collect(name, "slow", workers=workers, num_envs=num_envs))
     assert len(found) == num_envs
@@ -160,10 +163,35 @@ def test_columns_carry_the_version_of_the_weights_that_wrote_them(name):
             assert rollout.version.tolist() == [version] * NUM_ENVS
 
 
-@pytest.mark.parametrize("name", ["pipes", "shared", "ready", "pool"])
+@every_engine
 def test_closing_twice_is_fine(name):
     with engine(name, "slow") as made:
         made.close()
+
+
+@every_engine
+def test_an_engine_is_made_whole(name):
+    kind = ENGINES[name]
+    with engine(name, "slow") as made:
+        assert isinstance(made.env, EnvDescription)
+        assert isinstance(made.faults, Supervisor) and not made.faults.dropped.any()
+        assert isinstance(made.times, WorkerTimes) and len(made.times.step_seconds) == made.num_workers
+        assert made.num_workers == (2 if kind.has_workers else 1)
+        assert ("2 workers" in made.plan) == kind.has_workers == bool(made.plan)
+
+
+@pytest.mark.parametrize("env", ["cage2", "FrozenLake-v1"])
+def test_every_engine_describes_its_envs_alike(env):
+    found = []
+    for name in NAMES:
+        with engine(name, env, num_envs=2) as made:
+            spaces, encoding = (made.env.single_observation_space, made.env.single_action_space), made.env.encoding
+            found.append((*spaces, encoding.shape, encoding.dtype, encoding.size))
+    assert found == [found[0]] * len(NAMES)
+
+
+def test_no_two_engines_are_as_simple_as_each_other():
+    assert len({kind.rank for kind in ENGINES.values()}) == len(ENGINES)
 
 
 # Under a learned policy
@@ -205,11 +233,10 @@ def test_what_a_policy_said_is_what_its_weights_say(name, env):
     with trainer(name, env) as made:
         for _ in range(2):
             rollout = made.engine.collect(made.actor, 20, made.watch)
-            size = (len(rollout.observations), made.policy.num_actions)
-            log_probs, cumulative = np.empty(size, np.float32), np.empty(size)
-            values = made.policy.say(rollout.observations, rollout.masks, log_probs, cumulative)
+            table = made.policy.head.empty(len(rollout.observations))
+            values = made.policy.infer(rollout.observations, rollout.masks, table).copy()
             cells = rollout.cells()
-            said = log_probs[rollout.rows, rollout.actions]
+            said = table[0][rollout.rows, rollout.actions]
             np.testing.assert_allclose(rollout.log_probs[cells], said[cells], rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(rollout.values[cells], values[rollout.rows][cells], rtol=1e-4, atol=1e-5)
             made.ppo.update(rollout, made.watch)

@@ -1,4 +1,4 @@
-"""What every simulator of Redline promises, and what the CAGE-2 env promises on top."""
+"""What the CAGE-2 env promises on top of what every world does (see test_worlds.py), and the ways to reach it."""
 
 from __future__ import annotations
 
@@ -7,34 +7,33 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 import redline
-from redline.envs import ENVS, make_env
-from redline.envs.cage2 import Cage2Env, Cage2VectorEnv
 from redline.errors import RedlineError
-from redline.sims.cage2.scenario import DECOYS, HOSTS, Scenario
+from redline.testing.contract import plain
+from redline.worlds.cage2.env import Cage2Env, Cage2VectorEnv
+from redline.worlds.cage2.rules.scenario import DECOYS, HOSTS, Scenario
+from redline.worlds.registry import make_env, register_envs
 
+register_envs()
 LENGTH = 6
 """Steps of an episode in these tests."""
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "cage2": [
         {},
         {"turbo": False},
-        {"packed": True},
+        {"encoded": True},
         {"red_agent": "B_lineAgent,RedMeanderAgent,SleepAgent", "green_agent": "GreenAgent"},
         {"red_agent": "RedMeanderAgent", "rules": "leaderboard", "wrapper": "cw2"},
         {"actions": "reduced"},
         {"actions": "reduced", "turbo": False},
         {"observation": "table+scan"},
         {"observation": "history", "history": 2},
-        {"observation": "history", "packed": True},
+        {"observation": "history", "encoded": True},
     ]
 }
-CASES = [
-    (name, {**options, "max_steps": LENGTH}) for name, kind in ENVS.items() if kind.batched for options in OPTIONS[name]
-]
+CASES = [(name, {**options, "max_steps": LENGTH}) for name in OPTIONS for options in OPTIONS[name]]
 every_env = pytest.mark.parametrize(
     ("name", "options"), CASES, ids=[" ".join([name, *map(str, options.values())]) for name, options in CASES]
 )
@@ -50,66 +49,9 @@ def play(env: VectorEnv, actions: np.ndarray) -> list[list[Any]]:
     return [plain(env.step(row)) for row in actions]
 
 
-def plain(answer: Any) -> Any:
-    """Nested lists and dicts, which compare with `==`. Rows of `final_obs` that no mask vouches for are dropped."""
-    if isinstance(answer, dict):
-        kept = {key: value[answer["_final_obs"]] if key == "final_obs" else value for key, value in answer.items()}
-        return {key: plain(value) for key, value in kept.items()}
-    return [plain(part) for part in answer] if isinstance(answer, tuple) else answer.tolist()
-
-
 def played_from_reset(env: VectorEnv, seed: Any, num_steps: int = 2 * LENGTH + 1) -> list[Any]:
     obs, _ = env.reset(seed=seed)
     return [obs.tolist(), *play(env, script(env, num_steps))]
-
-
-@every_env
-def test_answers_have_the_promised_shapes_and_types(name, options):
-    env = make_env(name, 3, **options)
-    assert isinstance(env, VectorEnv)
-    assert env.num_envs == 3
-    obs, infos = env.reset(seed=0)
-    assert infos == {}
-    for actions in script(env, 2 * LENGTH + 1):
-        assert obs in env.observation_space
-        assert all(row in env.single_observation_space for row in obs)
-        assert actions in env.action_space
-        obs, rewards, terminated, truncated, infos = env.step(actions)
-        assert isinstance(infos, dict)
-        assert (rewards.shape, rewards.dtype) == ((3,), np.float64)
-        for flags in (terminated, truncated):
-            assert (flags.shape, flags.dtype) == ((3,), np.bool_)
-
-
-@every_env
-def test_an_answer_is_not_overwritten_by_the_next_one(name, options):
-    env = make_env(name, 3, **options)
-    obs, _ = env.reset(seed=0)
-    answers = [env.step(actions) for actions in script(env, 2 * LENGTH + 1)]
-    kept = [obs.tolist(), *(plain(answer) for answer in answers)]
-    assert kept == played_from_reset(make_env(name, 3, **options), seed=0)
-
-
-@every_env
-def test_an_ended_episode_begins_again_in_the_same_step(name, options):
-    env = make_env(name, 3, **options)
-    assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
-    first_obs, _ = env.reset(seed=0)
-    returns = np.zeros(3)
-    for t, actions in enumerate(script(env, 3 * LENGTH)):
-        obs, rewards, terminated, truncated, infos = env.step(actions)
-        returns += rewards
-        assert not terminated.any()
-        assert truncated.all() == truncated.any() == ((t + 1) % LENGTH == 0)
-        if not truncated.any():
-            assert infos == {}
-            continue
-        assert infos["final_obs"].shape == obs.shape
-        assert infos["_final_obs"].tolist() == infos["_episode"].tolist() == [True] * 3
-        np.testing.assert_allclose(infos["episode"]["r"], returns, atol=1e-9)
-        assert infos["episode"]["l"].tolist() == [LENGTH] * 3
-        assert (obs == first_obs).all()
-        returns[:] = 0
 
 
 @every_env
@@ -121,6 +63,19 @@ def test_final_observations_are_those_of_an_episode_that_goes_on(name, options):
         *_, infos = env.step(actions)
         obs, *_ = endless.step(actions)
     assert (infos["final_obs"] == obs).all()
+
+
+def test_every_episode_begins_alike_and_is_truncated_after_its_steps():
+    env = make_env("cage2", 3, max_steps=LENGTH)
+    first_obs, infos = env.reset(seed=0)
+    assert infos == {}
+    for t, actions in enumerate(script(env, 3 * LENGTH)):
+        obs, _, terminated, truncated, infos = env.step(actions)
+        assert not terminated.any()
+        assert truncated.all() == truncated.any() == bool(infos) == ((t + 1) % LENGTH == 0)
+        if truncated.any():
+            assert infos["episode"]["l"].tolist() == [LENGTH] * 3
+            assert (obs == first_obs).all()
 
 
 def test_only_envs_that_end_tell_of_an_episode():
@@ -136,77 +91,11 @@ def test_only_envs_that_end_tell_of_an_episode():
     assert infos["episode"]["r"][1] == 0
 
 
-@every_env
-def test_equal_seeds_play_equal_episodes(name, options):
-    env = make_env(name, 3, **options)
-    first = played_from_reset(env, seed=5)
-    assert played_from_reset(env, seed=5) == first
-    assert played_from_reset(env, seed=np.int64(5)) == first
-    assert played_from_reset(make_env(name, 3, **options), seed=5) == first
-
-
 def test_other_seeds_and_no_seed_play_other_episodes():
     env = make_env("cage2", 20, max_steps=LENGTH, red_agent="RedMeanderAgent")
     plays = [played_from_reset(env, seed) for seed in (5, 6, None, None)]
     plays.append(played_from_reset(make_env("cage2", 20, max_steps=LENGTH, red_agent="RedMeanderAgent"), seed=None))
     assert all(plays[i] != plays[j] for i in range(5) for j in range(i))
-
-
-@every_env
-def test_a_list_seeds_each_env(name, options):
-    env = make_env(name, 3, **options)
-    assert played_from_reset(env, seed=[5, 6, 7]) == played_from_reset(env, seed=5)
-
-
-@every_env
-def test_env_i_of_a_batch_plays_what_an_env_alone_with_its_seed_plays(name, options):
-    crowd, alone = make_env(name, 3, **options), make_env(name, 1, **options)
-    crowd.reset(seed=5)
-    alone.reset(seed=7)
-    for actions in script(crowd, 2 * LENGTH + 1):
-        obs, rewards, _, truncated, _ = crowd.step(actions)
-        its_obs, its_rewards, _, its_truncated, _ = alone.step(actions[2:])
-        assert (obs[2] == its_obs[0]).all()
-        assert (rewards[2], truncated[2]) == (its_rewards[0], its_truncated[0])
-
-
-@every_env
-def test_a_reset_mask_leaves_the_other_envs_alone(name, options):
-    env, twin = make_env(name, 3, **options), make_env(name, 3, **options)
-    actions = script(env, 2 * LENGTH)
-    for each in (env, twin):
-        each.reset(seed=5)
-        play(each, actions[:3])
-    mask = np.array([False, True, False])
-    before, _ = twin.reset(options={"reset_mask": np.zeros(3, np.bool_)})
-    obs, _ = env.reset(seed=[11, 12, 13], options={"reset_mask": mask})
-    assert (obs[~mask] == before[~mask]).all()
-
-    alone = make_env(name, 1, **options)
-    assert (alone.reset(seed=12)[0][0] == obs[1]).all()
-    for row in actions[3:]:
-        obs, rewards, *_ = env.step(row)
-        others_obs, others_rewards, *_ = twin.step(row)
-        its_obs, its_rewards, *_ = alone.step(row[1:2])
-        assert (obs[~mask] == others_obs[~mask]).all()
-        assert (rewards[~mask] == others_rewards[~mask]).all()
-        assert (obs[1] == its_obs[0]).all()
-        assert rewards[1] == its_rewards[0]
-
-
-@every_env
-def test_a_restored_snapshot_goes_on_as_if_nothing_had_happened(name, options):
-    env = make_env(name, 3, **options)
-    actions = script(env, 3 * LENGTH)
-    env.reset(seed=5)
-    play(env, actions[:LENGTH])
-    obs = play(env, actions[LENGTH : LENGTH + 2])[-1][0]
-    snapshot = env.snapshot()  # type: ignore[attr-defined]
-    rest = play(env, actions[LENGTH + 2 :])
-
-    for other in (env, make_env(name, 3, **options)):
-        assert other.restore(snapshot).tolist() == obs  # type: ignore[attr-defined]
-        assert play(other, actions[LENGTH + 2 :]) == rest
 
 
 @pytest.mark.parametrize("difference", [{"num_envs": 4}, {"observation": "history"}])
@@ -218,28 +107,6 @@ def test_a_snapshot_of_another_kind_of_env_is_refused(difference):
 
 
 # Gymnasium
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"turbo": False}, {"observation": "history"}, {"actions": "reduced"}, {"green_agent": "GreenAgent"}]
-)
-def test_gymnasium_finds_nothing_wrong_with_the_single_env(options):
-    check_env(gym.make("redline/Cage2-v0", **options).unwrapped)
-
-
-@pytest.mark.parametrize("options", [options for _, options in CASES if "packed" not in options], ids=str)
-def test_the_single_env_plays_what_an_env_of_a_batch_plays(options):
-    single, batch = gym.make("redline/Cage2-v0", **options), make_env("cage2", 2, **options)
-    batch_obs, _ = batch.reset(seed=8)
-    obs, info = single.reset(seed=9)
-    for actions in script(batch, 3 * LENGTH):
-        assert (obs == batch_obs[1]).all()
-        obs, reward, terminated, truncated, info = single.step(actions[1])
-        batch_obs, rewards, _, ended, infos = batch.step(actions)
-        assert (reward, terminated, truncated, info) == (rewards[1], False, ended[1], {})
-        if truncated:
-            assert (obs == infos["final_obs"][1]).all()
-            obs, info = single.reset()  # without a seed the stream goes on, as it does in the batch
 
 
 def test_the_single_env_tells_the_truth_too():
@@ -283,7 +150,7 @@ def test_make_env_is_the_front_door():
 
 def sb3_env(num_envs: int, **options: Any) -> Any:
     pytest.importorskip("stable_baselines3")
-    from redline.envs.sb3 import Sb3VecEnv
+    from redline.sb3 import Sb3VecEnv
 
     return Sb3VecEnv(make_env("cage2", num_envs, **options), seed=5)
 
@@ -430,21 +297,6 @@ def test_no_envs_at_all_cannot_be_stepped(num_envs):
 # CAGE-2
 
 
-@pytest.mark.parametrize("observation", ["table", "table+scan", "history"])
-def test_packed_observations_unpack_to_the_plain_ones(observation):
-    options = {"observation": observation, "max_steps": 20, "red_agent": "RedMeanderAgent"}
-    plain_env, packed_env = Cage2VectorEnv(8, **options), Cage2VectorEnv(8, packed=True, **options)
-    obs, packed = plain_env.reset(seed=0)[0], packed_env.reset(seed=0)[0]
-    for actions in script(plain_env, 45):
-        assert packed.dtype == np.int64
-        assert (packed_env.unpack(packed) == obs).all()
-        obs, rewards, _, _, infos = plain_env.step(actions)
-        packed, packed_rewards, _, _, packed_infos = packed_env.step(actions)
-        assert (rewards == packed_rewards).all()
-        if infos:
-            assert (packed_env.unpack(packed_infos["final_obs"]) == infos["final_obs"]).all()
-
-
 @pytest.mark.parametrize(
     ("options", "size", "num_actions"),
     [
@@ -452,7 +304,7 @@ def test_packed_observations_unpack_to_the_plain_ones(observation):
         ({"actions": "reduced"}, 52, 54),
         ({"observation": "table+scan"}, 62, 145),
         ({"observation": "history", "history": 4}, 4 * 52 + 13 * 8 + 13 + 13, 145),
-        ({"packed": True}, 1, 145),
+        ({"encoded": True}, 1, 145),
     ],
 )
 def test_spaces_have_the_documented_sizes(options, size, num_actions):

@@ -81,7 +81,7 @@ def engine_of(env: str, name: str = "ray", workers: int = 2, num_envs: int = 6, 
 
 
 def collect(engine, num_steps: int = 30) -> Rollout:
-    policy = Scripted(int(engine.face.single_action_space.n))
+    policy = Scripted(int(engine.env.single_action_space.n))
     try:
         return engine.collect(policy, num_steps, Stopwatch())
     finally:
@@ -174,7 +174,7 @@ class TestOnThisMachine:
         assert failed in said
         assert "ValueError: the well is dry" in said
         assert ", in _go_wrong" in said
-        assert engine.supervisor.restarts == 1
+        assert engine.faults.restarts == 1
 
     def test_an_actor_that_is_killed_is_replaced_and_what_it_was_doing_is_known(self, capsys):
         engine = engine_of(f"{THIS}:Faulty", fault="die")
@@ -182,18 +182,18 @@ class TestOnThisMachine:
         said = capsys.readouterr().err
         assert f") was killed or crashed while at env 1 (seed {FAULTY_SEED}), in step 3 of its episode, action " in said
         assert len(said.splitlines()) == 1
-        assert engine.supervisor.restarts == 1
+        assert engine.faults.restarts == 1
 
     def test_all_that_a_dead_actor_had_to_do_counts_as_one_death(self, capsys):
         engine = engine_of(f"{THIS}:Faulty", num_envs=48, workers=1, fault="die")
         assert whole(collect(engine), num_envs=48)
-        assert engine.supervisor.restarts == 1
+        assert engine.faults.restarts == 1
 
     def test_an_actor_that_dies_between_collects_is_replaced(self):
         engine = engine_of("CartPole-v1")
         try:
             assert whole(engine.collect(Scripted(2), 30, Stopwatch()))
-            os.kill(engine.staff._members[0].pid, signal.SIGKILL)
+            os.kill(engine.workers.actors[0].pid, signal.SIGKILL)
             assert whole(engine.collect(Scripted(2), 30, Stopwatch()))
         finally:
             engine.close()
@@ -315,5 +315,5 @@ def test_when_a_node_dies_the_actors_that_are_left_take_its_envs(cluster, tmp_pa
     said = capsys.readouterr().err
     assert "was lost with its node" in said
     assert "cannot be started again (the Ray cluster has no CPU for it" in said
-    assert engine.supervisor.restarts == 1
+    assert engine.faults.restarts == 1
     assert not ray.is_initialized()

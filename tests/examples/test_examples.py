@@ -35,4 +35,9 @@ def test_an_example_trains_and_says_how_it_scored_before_and_after(name, num_ste
 
 
 def test_every_example_is_run_by_a_test():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"sb3_single.py", "sb3_batched.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "sb3_single.py",
+        "sb3_batched.py",
+        "elevator.py",
+        "elevator_original.py",
+    }

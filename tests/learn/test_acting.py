@@ -9,11 +9,16 @@ from redline.engines.lockstep import Lockstep
 from redline.learn import policy as policy_module
 from redline.learn.acting import TRY_AGAIN, Actor
 from redline.learn.config import TrainConfig
+from redline.learn.heads.categorical import Categorical
+from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.policy import Policy
 from redline.learn.train import make_policy
 from redline.rollout import Decision, Rollout
 from redline.threads import use_threads
 from redline.timing.stopwatch import Stopwatch
+from redline.worlds.encoding import plain
+from tests.learn.masks import random_masks
+from tests.learn.streams import LARGEST_UNIT, stream_that_draws
 
 use_threads(1)  # as in training: networks this small gain nothing from torch's own threads
 
@@ -43,10 +48,23 @@ def nudge(policy: Policy) -> None:
 def toy_policy(num_actions: int = 4) -> Policy:
     """A policy over one number with opinions."""
     torch.manual_seed(0)
-    policy = Policy(1, num_actions, (8,))
+    policy = Policy(plain((1,), np.float32), Categorical(num_actions), (8,))
     with torch.no_grad():
         policy.weights.copy_(torch.randn_like(policy.weights))
     return policy
+
+
+def opinionated_policy(scale: float) -> Policy:
+    """A policy over four numbers with random weights, all of them multiplied by `scale`."""
+    torch.manual_seed(0)
+    policy = Policy(plain((4,), np.float32), Categorical(6), (8,))
+    with torch.no_grad():
+        policy.weights.copy_(scale * torch.randn_like(policy.weights))
+    return policy
+
+
+def four_numbers(count: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32)
 
 
 def column(*numbers: float) -> np.ndarray:
@@ -55,13 +73,15 @@ def column(*numbers: float) -> np.ndarray:
 
 def expected_log_probs(policy: Policy, obs: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray:
     with torch.no_grad():
-        logits, _ = policy(policy.values_of(obs), None if masks is None else torch.from_numpy(masks))
+        logits, _ = policy.network(policy.inputs(obs))
+    if masks is not None:
+        logits[~torch.from_numpy(masks)] = -1e9
     return torch.log_softmax(logits, dim=-1).numpy()
 
 
 def expected_values(policy: Policy, obs: np.ndarray) -> np.ndarray:
     with torch.no_grad():
-        return policy(policy.values_of(obs))[1].numpy()
+        return policy.network(policy.inputs(obs))[1].numpy()
 
 
 def act_once(actor: Actor, obs: np.ndarray, masks: np.ndarray | None = None) -> Decision:
@@ -73,28 +93,28 @@ def act_once(actor: Actor, obs: np.ndarray, masks: np.ndarray | None = None) -> 
 
 
 def test_actions_are_the_same_with_and_without_dedup():
-    for plain, deduplicated in zip(collect_twice(dedup=False), collect_twice(dedup=True), strict=True):
-        np.testing.assert_array_equal(deduplicated.actions, plain.actions)
-        np.testing.assert_array_equal(deduplicated.rewards, plain.rewards)
-        np.testing.assert_array_equal(deduplicated.observations[deduplicated.rows], plain.observations[plain.rows])
+    for every, deduplicated in zip(collect_twice(dedup=False), collect_twice(dedup=True), strict=True):
+        np.testing.assert_array_equal(deduplicated.actions, every.actions)
+        np.testing.assert_array_equal(deduplicated.rewards, every.rewards)
+        np.testing.assert_array_equal(deduplicated.observations[deduplicated.rows], every.observations[every.rows])
         for name in ("log_probs", "values", "next_values"):
-            expected = getattr(plain, name)
+            expected = getattr(every, name)
             np.testing.assert_allclose(getattr(deduplicated, name), expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_each_distinct_observation_goes_through_the_network_once_per_collect(monkeypatch):
     asked: list[np.ndarray] = []
 
-    def counting_infer(layers, values, *rest):
-        asked.append(values.numpy().copy())
-        return infer(layers, values, *rest)
+    def counting_forward(layers, inputs):
+        asked.append(inputs.numpy().copy())
+        return forward(layers, inputs)
 
     def never(*_):
         raise AssertionError("the network was asked in another way")
 
-    infer = policy_module.infer
-    monkeypatch.setattr(policy_module, "infer", counting_infer)
-    monkeypatch.setattr(Policy, "forward", never)
+    forward = policy_module.forward
+    monkeypatch.setattr(policy_module, "forward", counting_forward)
+    monkeypatch.setattr(TorchNetwork, "forward", never)
     engine, policy = cage2()
     actor = Actor(policy, CAGE2_ENVS, seed=1)
     for _ in range(2):
@@ -108,12 +128,12 @@ def test_each_distinct_observation_goes_through_the_network_once_per_collect(mon
 def test_a_collect_begins_by_asking_at_once_about_all_that_the_last_one_acted_on(monkeypatch):
     asked: list[list[float]] = []
 
-    def counting_infer(layers, values, *rest):
-        asked.append(values[:, 0].tolist())
-        return infer(layers, values, *rest)
+    def counting_forward(layers, inputs):
+        asked.append(inputs[:, 0].tolist())
+        return forward(layers, inputs)
 
-    infer = policy_module.infer
-    monkeypatch.setattr(policy_module, "infer", counting_infer)
+    forward = policy_module.forward
+    monkeypatch.setattr(policy_module, "forward", counting_forward)
     actor = Actor(toy_policy(), 3, seed=0)
     actor.begin(2)
     actor.act(column(1, 2, 1), None)
@@ -221,6 +241,30 @@ def test_masks_and_dedup_go_together_over_collects():
     np.testing.assert_array_equal(actions[True], actions[False])
 
 
+@pytest.mark.parametrize("dedup", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("drawn", [0.0, 2.0**-53, 0.5, LARGEST_UNIT])
+def test_a_masked_action_is_not_drawn_by_the_most_extreme_numbers(drawn, scale, dedup):
+    count = 2000
+    masks = random_masks(count)
+    actor = Actor(opinionated_policy(scale), count, seed=0, dedup=dedup)
+    actor.streams[:] = stream_that_draws(drawn)
+    actor.begin(1)
+    actions = actor.act(four_numbers(count), masks).actions
+    assert masks[np.arange(count), actions].all()
+
+
+@pytest.mark.parametrize("dedup", [True, False])
+def test_many_draws_find_all_the_allowed_actions_and_no_other(dedup):
+    masks, obs = random_masks(1000), four_numbers(1000)
+    actor = Actor(Policy(plain((4,), np.float32), Categorical(6)), 1000, seed=0, dedup=dedup)
+    actor.begin(200)
+    drawn = np.zeros((1000, 6), bool)
+    for _ in range(200):
+        drawn[np.arange(1000), actor.act(obs, masks).actions] = True
+    np.testing.assert_array_equal(drawn, masks)
+
+
 # Draws
 
 
@@ -248,7 +292,7 @@ def test_an_env_draws_the_same_whoever_plays_beside_it(dedup):
 
 
 def test_envs_draw_different_numbers():
-    actor = Actor(Policy(1, 1000, ()), 100, seed=0)
+    actor = Actor(Policy(plain((1,), np.float32), Categorical(1000), ()), 100, seed=0)
     assert len(set(act_once(actor, np.zeros((100, 1), np.float32)).actions)) > 50
 
 

@@ -11,17 +11,16 @@ import pytest
 import torch
 
 from redline.errors import RedlineError
-from redline.learn.config import PPOConfig, TrainConfig
+from redline.learn.config import PPOConfig, TrainConfig, recipe
 from redline.learn.elite import Episode
 from redline.learn.imitation import DECIDE, Demonstrations, clone, models, settle
 from redline.learn.policy import Policy
 from redline.learn.ppo import PPO
-from redline.learn.recipes import recipe
 from redline.learn.scale import Scale
 from redline.learn.train import Trainer
-from redline.learn.warm_start import demonstrate
 from redline.threads import use_threads
 from redline.timing.stopwatch import Stopwatch
+from redline.worlds.petri.warm_start import demonstrate
 from tests.learn.test_ppo import make_policy, random_rollout
 
 use_threads(1)
@@ -31,10 +30,11 @@ PNML = DATA.parent / "pnml" / "philosophers_5.pnml"
 
 def episode(policy: Policy, length: int = 30, seed: int = 0) -> Episode:
     rng = np.random.default_rng(seed)
-    masks = rng.random((length, policy.num_actions)) < 0.7
-    actions = rng.integers(0, policy.num_actions, length)
+    num_actions = policy.head.num_outputs
+    masks = rng.random((length, num_actions)) < 0.7
+    actions = rng.integers(0, num_actions, length)
     masks[np.arange(length), actions] = True
-    seen = rng.normal(size=(length, policy.obs_size)).astype(np.float32)
+    seen = rng.normal(size=(length, policy.encoding.size)).astype(np.float32)
     return Episode(seen, masks, actions, rng.normal(size=length).astype(np.float32))
 
 
@@ -45,8 +45,9 @@ def test_a_step_counts_by_how_much_better_it_was_than_expected():
     Demonstrations(policy, [model], gamma=0.9).add_gradient(policy, weight, unit, Everything(len(model.actions)))
     found = policy.weights.grad.clone()
     policy.weights.grad.zero_()
-    logits, values = policy(torch.from_numpy(model.observations), torch.from_numpy(model.masks))
-    log_probs = torch.log_softmax(logits, -1)[torch.arange(len(model.actions)), torch.from_numpy(model.actions)]
+    logits, values = policy.network(torch.from_numpy(model.observations))
+    allowed = logits.masked_fill(~torch.from_numpy(model.masks), -1e9)
+    log_probs = torch.log_softmax(allowed, -1)[torch.arange(len(model.actions)), torch.from_numpy(model.actions)]
     better = (torch.from_numpy(model.to_go(0.9) / unit).float() - values.detach()).clamp(min=0)
     (-weight * (better * log_probs).mean()).backward()
     assert better.max() > 0
@@ -133,8 +134,8 @@ def test_the_size_of_rewards_does_not_matter_in_the_long_run():
         rollout.values[:] = rollout.next_values[:] = 0
         learner.update(rollout, Stopwatch())
         with torch.no_grad():
-            policy.critic.weight.zero_()
-            policy.critic.bias.zero_()
+            policy.network.critic.weight.zero_()
+            policy.network.critic.bias.zero_()
         learner.update(rollout, Stopwatch())
         gradients.append(policy.weights.grad.clone())
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-3, atol=1e-5)
@@ -171,7 +172,7 @@ def test_a_net_without_rules_begins_without():
 @pytest.mark.parametrize(
     ("env", "warm_start", "words"),
     [
-        ("cage2", "best", "is for timed nets, not for cage2"),
+        ("cage2", "best", "cage2 has none"),
         ("petri:jobshop/ft06", "insertion", "Known: SPT"),
         ("petri:cluster/J-0", "SPT", "Known: insertion"),
         ("petri:cluster/J-0", "none.json", "There is no schedule at none.json"),

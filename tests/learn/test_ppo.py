@@ -9,14 +9,16 @@ import pytest
 import torch
 
 from redline.learn import ppo as ppo_module
-from redline.learn.batch import Batch, Gatherer, Steps, plain_batch
+from redline.learn.batch import Gatherer, Minibatch, Steps, parts, plain_batch
 from redline.learn.config import PPOConfig
+from redline.learn.heads.categorical import Categorical
 from redline.learn.policy import Policy
 from redline.learn.ppo import PPO
 from redline.learn.reuse import as_seen_today
 from redline.rollout import Rollout
 from redline.threads import use_threads
 from redline.timing.stopwatch import Stopwatch
+from redline.worlds.encoding import plain
 from tests.oracles import ppo as oracle
 
 use_threads(1)  # as in training, where threads work on parts of a batch instead
@@ -32,9 +34,9 @@ NUM_STEPS, NUM_ENVS, NUM_ROWS, OBS_SIZE, NUM_ACTIONS = 16, 12, 40, 5, 7
 
 def make_policy(hidden: tuple[int, ...] = (16, 9), shared: bool = False) -> Policy:
     torch.manual_seed(0)
-    policy = Policy(OBS_SIZE, NUM_ACTIONS, hidden, shared)
+    policy = Policy(plain((OBS_SIZE,), np.float32), Categorical(NUM_ACTIONS), hidden, shared)
     with torch.no_grad():
-        policy.actor.weight.mul_(50)  # a fresh policy has no opinion, and almost no gradient to compare
+        policy.network.actor.weight.mul_(50)  # a fresh policy has no opinion, and almost no gradient to compare
     return policy
 
 
@@ -47,7 +49,9 @@ def random_rollout(policy: Policy, masked: bool = False, moved: float = 0.0, see
     if masks is not None:
         masks[:, 3] = True
     with torch.no_grad():
-        logits, values = policy(torch.from_numpy(observations), None if masks is None else torch.from_numpy(masks))
+        logits, values = policy.network(torch.from_numpy(observations))
+        if masks is not None:
+            logits[~torch.from_numpy(masks)] = -1e9
         log_probs = torch.log_softmax(logits, dim=-1).numpy()
     rollout = Rollout.empty(*shape)
     rollout.rows[:] = rng.integers(NUM_ROWS, size=shape)
@@ -96,7 +100,7 @@ def metrics(
     return PPO(policy or make_policy(), config, **options).update(rollout, Stopwatch())
 
 
-either_way = pytest.mark.parametrize("fused", [True, False], ids=["fused", "autograd"])
+either_way = pytest.mark.parametrize("by_hand", [True, False], ids=["by hand", "autograd"])
 both_batches = pytest.mark.parametrize("dedup", [True, False], ids=["dedup", "plain"])
 
 
@@ -109,11 +113,11 @@ both_batches = pytest.mark.parametrize("dedup", [True, False], ids=["dedup", "pl
 @pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
 @pytest.mark.parametrize("shared", [False, True], ids=["separate", "shared"])
 @pytest.mark.parametrize("moved", [0.0, 2.0], ids=["fresh", "clipped"])
-def test_the_gradient_is_that_of_the_textbook(fused, dedup, minibatches, masked, shared, moved):
+def test_the_gradient_is_that_of_the_textbook(by_hand, dedup, minibatches, masked, shared, moved):
     policy = make_policy(shared=shared)
     rollout = random_rollout(policy, masked, moved)
     config = dataclasses.replace(STILL, minibatches=minibatches)
-    found = gradients(PPO(policy, config, dedup=dedup, fused=fused), rollout)
+    found = gradients(PPO(policy, config, dedup=dedup, by_hand=by_hand), rollout)
     assert len(found) == minibatches
     # minibatches are of equal size, so the mean of their gradients is that of the whole
     assert_same_gradient(np.mean(found, axis=0), oracle.ppo_gradient(policy, rollout, config))
@@ -132,10 +136,10 @@ def test_some_ratios_are_far_outside_the_clip_range_on_either_side():
 @either_way
 @pytest.mark.parametrize("hidden", [(), (3,), (4, 5, 6)])
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_gradient_is_right_for_any_network(hidden, shared, fused):
+def test_the_gradient_is_right_for_any_network(hidden, shared, by_hand):
     policy = make_policy(hidden, shared)
     rollout = random_rollout(policy, masked=True, moved=0.5)
-    (found,) = gradients(PPO(policy, STILL, fused=fused), rollout)
+    (found,) = gradients(PPO(policy, STILL, by_hand=by_hand), rollout)
     assert_same_gradient(found, oracle.ppo_gradient(policy, rollout, STILL))
 
 
@@ -155,22 +159,22 @@ def test_the_gradient_is_right_for_any_network(hidden, shared, fused):
     ],
     ids=str,
 )
-def test_the_gradient_follows_every_setting(change, fused):
+def test_the_gradient_follows_every_setting(change, by_hand):
     policy = make_policy()
     rollout = random_rollout(policy, moved=0.5)
     config = dataclasses.replace(STILL, **change)
-    (found,) = gradients(PPO(policy, config, fused=fused), rollout)
+    (found,) = gradients(PPO(policy, config, by_hand=by_hand), rollout)
     assert_same_gradient(found, oracle.ppo_gradient(policy, rollout, config))
 
 
 @either_way
 @both_batches
 @pytest.mark.parametrize("part_size", [1, 7, 39])
-def test_parts_of_any_size_add_up_to_the_whole(part_size, dedup, fused, monkeypatch):
+def test_parts_of_any_size_add_up_to_the_whole(part_size, dedup, by_hand, monkeypatch):
     monkeypatch.setattr(ppo_module, "PART_SIZE", part_size)
     policy = make_policy()
     rollout = random_rollout(policy, masked=True, moved=0.5)
-    (found,) = gradients(PPO(policy, STILL, dedup=dedup, fused=fused), rollout)
+    (found,) = gradients(PPO(policy, STILL, dedup=dedup, by_hand=by_hand), rollout)
     assert_same_gradient(found, oracle.ppo_gradient(policy, rollout, STILL))
 
 
@@ -189,7 +193,7 @@ def test_all_ways_to_the_gradient_lead_to_nearly_the_same_weights(monkeypatch):
     rollout = random_rollout(make_policy(), moved=0.1)
     before, after = make_policy().weights.numpy(), updated_weights(rollout, config)
     moved = np.abs(after - before).max()
-    for options in ({"dedup": False}, {"fused": False}, {"dedup": False, "fused": False}):
+    for options in ({"dedup": False}, {"by_hand": False}, {"dedup": False, "by_hand": False}):
         np.testing.assert_allclose(updated_weights(rollout, config, **options), after, atol=0.01 * moved)
     monkeypatch.setattr(ppo_module, "PART_SIZE", 5)
     np.testing.assert_allclose(updated_weights(rollout, config), after, atol=0.01 * moved)
@@ -201,10 +205,10 @@ def test_all_ways_to_the_gradient_lead_to_nearly_the_same_weights(monkeypatch):
 @either_way
 @both_batches
 @pytest.mark.parametrize("moved", [0.0, 2.0], ids=["fresh", "clipped"])
-def test_metrics_are_those_of_the_textbook(moved, dedup, fused):
+def test_metrics_are_those_of_the_textbook(moved, dedup, by_hand):
     policy = make_policy()
     rollout = random_rollout(policy, masked=True, moved=moved)
-    found = metrics(rollout, policy=policy, dedup=dedup, fused=fused)
+    found = metrics(rollout, policy=policy, dedup=dedup, by_hand=by_hand)
     expected = oracle.ppo_loss(oracle.in_double(policy), rollout, STILL)
     assert found["loss"] == pytest.approx(expected.total.item(), rel=1e-5, abs=1e-6)
     assert found["policy_loss"] == pytest.approx(expected.policy.item(), rel=1e-5, abs=1e-6)
@@ -216,11 +220,11 @@ def test_metrics_are_those_of_the_textbook(moved, dedup, fused):
 
 @either_way
 @pytest.mark.parametrize("part_size", [1, 7])
-def test_metrics_do_not_depend_on_parts(part_size, fused, monkeypatch):
+def test_metrics_do_not_depend_on_parts(part_size, by_hand, monkeypatch):
     rollout = random_rollout(make_policy(), moved=0.5)
-    whole = metrics(rollout, fused=fused)
+    whole = metrics(rollout, by_hand=by_hand)
     monkeypatch.setattr(ppo_module, "PART_SIZE", part_size)
-    assert metrics(rollout, fused=fused) == pytest.approx(whole, rel=1e-5, abs=1e-6)
+    assert metrics(rollout, by_hand=by_hand) == pytest.approx(whole, rel=1e-5, abs=1e-6)
 
 
 def test_explained_variance_is_one_for_a_critic_that_knows_and_zero_for_one_that_guesses_the_mean():
@@ -290,22 +294,22 @@ def test_at_the_end_of_annealing_nothing_moves():
 
 
 @either_way
-def test_a_long_gradient_is_shortened_and_keeps_its_direction(fused):
+def test_a_long_gradient_is_shortened_and_keeps_its_direction(by_hand):
     policy = make_policy()
     rollout = random_rollout(policy)
-    (whole,) = gradients(PPO(policy, STILL, fused=fused), rollout)
+    (whole,) = gradients(PPO(policy, STILL, by_hand=by_hand), rollout)
     length = float(np.linalg.norm(whole))
-    (cut,) = gradients(PPO(policy, dataclasses.replace(STILL, max_grad_norm=length / 4), fused=fused), rollout)
+    (cut,) = gradients(PPO(policy, dataclasses.replace(STILL, max_grad_norm=length / 4), by_hand=by_hand), rollout)
     assert_same_gradient(cut, whole / 4)
 
 
 @either_way
-def test_a_short_gradient_is_left_alone(fused):
+def test_a_short_gradient_is_left_alone(by_hand):
     policy = make_policy()
     rollout = random_rollout(policy)
-    (whole,) = gradients(PPO(policy, STILL, fused=fused), rollout)
+    (whole,) = gradients(PPO(policy, STILL, by_hand=by_hand), rollout)
     limit = 1.01 * float(np.linalg.norm(whole))
-    (same,) = gradients(PPO(policy, dataclasses.replace(STILL, max_grad_norm=limit), fused=fused), rollout)
+    (same,) = gradients(PPO(policy, dataclasses.replace(STILL, max_grad_norm=limit), by_hand=by_hand), rollout)
     np.testing.assert_array_equal(same, whole)
 
 
@@ -335,7 +339,7 @@ def test_an_update_raises_the_probability_of_what_paid_off():
 
 def test_time_is_spent_in_named_spans():
     watch = Stopwatch()
-    PPO(make_policy(), PPOConfig(), fused=True).update(random_rollout(make_policy()), watch)
+    PPO(make_policy(), PPOConfig(), by_hand=True).update(random_rollout(make_policy()), watch)
     assert set(watch.lap().seconds) == {
         ("gae",),
         ("batch",),
@@ -345,7 +349,7 @@ def test_time_is_spent_in_named_spans():
         ("optimizer",),
         ("metrics",),
     }
-    PPO(make_policy(), PPOConfig(), fused=False).update(random_rollout(make_policy()), watch)
+    PPO(make_policy(), PPOConfig(), by_hand=False).update(random_rollout(make_policy()), watch)
     assert set(watch.lap().seconds) == {("gae",), ("batch",), ("loss",), ("backward",), ("optimizer",), ("metrics",)}
 
 
@@ -355,7 +359,7 @@ def test_a_learner_goes_on_from_a_snapshot_as_if_nothing_had_happened():
     learner = PPO(policy, PPOConfig(minibatches=4), seed=0)
     learner.update(rollouts[0], Stopwatch())
     other = PPO(other_policy, PPOConfig(minibatches=4), seed=9)
-    other_policy.load_state_dict(policy.state_dict())
+    other_policy.load(policy.arrays())
     other.restore(learner.snapshot_arrays(), learner.order_state())
     for rollout in rollouts[1:]:
         assert learner.update(rollout, Stopwatch()) == other.update(rollout, Stopwatch())
@@ -376,7 +380,7 @@ def four_steps() -> Steps:
     )
 
 
-def assert_same_batch(batch: Batch, expected: dict[str, Any]) -> None:
+def assert_same_batch(batch: Minibatch, expected: dict[str, Any]) -> None:
     assert {name: np.asarray(value).tolist() for name, value in batch._asdict().items()} == expected
 
 
@@ -394,7 +398,7 @@ def test_a_batch_adds_up_the_steps_of_each_observation_and_pair():
         "losses": [0, -8, -4],
         "num_steps": 4,
     }
-    gatherer = Gatherer(num_rows=6, num_actions=2)
+    gatherer = Gatherer(6, Categorical(2))
     for _ in range(2):  # the first leaves no traces for the second
         assert_same_batch(gatherer.batch(four_steps(), np.arange(4)), expected)
 
@@ -413,7 +417,7 @@ def test_a_batch_holds_only_the_chosen_steps():
         "losses": [-8],
         "num_steps": 2,
     }
-    assert_same_batch(Gatherer(num_rows=6, num_actions=2).batch(four_steps(), np.array([3, 1])), expected)
+    assert_same_batch(Gatherer(6, Categorical(2)).batch(four_steps(), np.array([3, 1])), expected)
 
 
 def test_a_plain_batch_lists_the_chosen_steps():
@@ -434,8 +438,8 @@ def test_a_plain_batch_lists_the_chosen_steps():
 
 
 def test_parts_of_a_batch_hold_each_observation_with_its_pairs():
-    batch = Gatherer(num_rows=6, num_actions=2).batch(four_steps(), np.arange(4))
-    first, second = batch.parts(1)
+    batch = Gatherer(6, Categorical(2)).batch(four_steps(), np.arange(4))
+    first, second = parts(batch, 1)
     assert (first.rows.tolist(), second.rows.tolist()) == ([5], [2])
     assert (first.pair_actions.tolist(), second.pair_actions.tolist()) == ([0, 1], [1])
     assert (first.pair_rows.tolist(), second.pair_rows.tolist()) == ([0, 0], [0])
@@ -460,7 +464,7 @@ def test_a_changed_policy_sees_its_own_log_probs_and_values_and_weights_of_at_mo
     policy = make_policy()
     with torch.no_grad():
         policy.weights.add_(0.1 * torch.randn_like(policy.weights))
-        logits, values = policy(torch.from_numpy(rollout.observations))
+        logits, values = policy.network(torch.from_numpy(rollout.observations))
     log_probs = torch.log_softmax(logits, dim=-1).numpy()[rollout.rows, rollout.actions]
     today, weights = as_seen_today(rollout, policy)
     np.testing.assert_array_equal(today.log_probs, log_probs)
@@ -496,13 +500,13 @@ def test_learning_twice_from_one_rollout_points_in_the_same_direction(dedup, min
 @pytest.mark.parametrize("minibatches", [1, 4])
 @both_batches
 @either_way
-def test_an_old_rollout_counts_as_much_as_a_fresh_one_with_vtrace_instead_of_gae(fused, dedup, minibatches):
+def test_an_old_rollout_counts_as_much_as_a_fresh_one_with_vtrace_instead_of_gae(by_hand, dedup, minibatches):
     policy = make_policy()
     fresh, old = random_rollout(policy), random_rollout(policy, moved=0.5, seed=1)
     today, weights = as_seen_today(old, policy)
     assert weights.min() < 0.5
     config = dataclasses.replace(STILL, minibatches=minibatches, normalise=False)
-    found = gradients(PPO(policy, config, dedup=dedup, fused=fused), fresh, earlier=(old,))
+    found = gradients(PPO(policy, config, dedup=dedup, by_hand=by_hand), fresh, earlier=(old,))
     parts = [oracle.ppo_gradient(policy, fresh, config), oracle.ppo_gradient(policy, today, config, weights)]
     assert_same_gradient(np.mean(found, axis=0), np.mean(parts, axis=0))
 

@@ -12,8 +12,7 @@ import pytest
 
 from redline.errors import RedlineError
 from redline.learn import checkpoint
-from redline.learn.config import PPOConfig, TrainConfig, config_from_json, config_to_json
-from redline.learn.recipes import recipe
+from redline.learn.config import PPOConfig, TrainConfig, config_from_json, config_to_json, recipe
 from redline.learn.train import Trainer, Update, spread_seed, train
 
 TINY = TrainConfig(

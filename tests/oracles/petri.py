@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from redline.sims.petri.net import Net, Place, Swap, Transition
+from redline.worlds.petri.rules.net import Net, Place, Swap, Transition
 
 FOREVER = 10**12
 
@@ -80,7 +80,7 @@ class Oracle:
         assert self.mask()[action]
         self.steps += 1
         if self.outcome == "running":
-            self._act(self.net.actions[action])
+            self._act(self.net.action_names[action])
             self._settle()
         if self.outcome == "running" and self.net.max_steps is not None and self.steps >= self.net.max_steps:
             self.outcome = "step limit"
@@ -144,7 +144,7 @@ class Oracle:
     # What is legal
 
     def mask(self) -> list[bool]:
-        names = self.net.actions
+        names = self.net.action_names
         if self.outcome != "running":
             return [k == 0 for k in range(len(names))]
         can = {t.action or t.name for t in self.net.transitions if t.controllable and self.enabled(t)}
@@ -156,7 +156,7 @@ class Oracle:
         if event == FOREVER or (rules.non_delay and can_fire):
             return False
         if rules.clock == "lockstep" and self.firings:
-            return name == self.net.actions[len(self.net.actions) - len(rules.waits)]
+            return name == self.net.action_names[len(self.net.action_names) - len(rules.waits)]
         length = int(name.split()[1]) if " " in name else event - self.now
         return rules.urgent_wait is None or length <= rules.urgent_wait or not self._urgent()
 

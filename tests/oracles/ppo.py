@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from redline.learn.config import PPOConfig
+from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.policy import Policy
 from redline.rollout import Rollout
 
@@ -66,8 +67,8 @@ class Loss(NamedTuple):
     clipped: Tensor
 
 
-def ppo_loss(policy: Policy, rollout: Rollout, config: PPOConfig, weights: np.ndarray | None = None) -> Loss:
-    """The loss of all steps of a rollout, each by itself. `policy` is in double precision.
+def ppo_loss(network: TorchNetwork, rollout: Rollout, config: PPOConfig, weights: np.ndarray | None = None) -> Loss:
+    """The loss of all steps of a rollout, each by itself. The network is in double precision, and its outputs are logits.
 
     With importance `weights` the returns are V-trace targets, and advantages the way from the values to them.
     """
@@ -83,9 +84,10 @@ def ppo_loss(policy: Policy, rollout: Rollout, config: PPOConfig, weights: np.nd
     advantages = torch.from_numpy(advantages).reshape(-1)
     rows, actions = rollout.rows.reshape(-1), torch.from_numpy(rollout.actions).reshape(-1)
     observations = torch.from_numpy(rollout.observations[rows]).double().flatten(1)
-    masks = None if rollout.masks is None else torch.from_numpy(rollout.masks[rows])
 
-    logits, values = policy(observations, masks)
+    logits, values = network(observations)
+    if rollout.masks is not None:
+        logits = logits.masked_fill(~torch.from_numpy(rollout.masks[rows]), -1e9)
     log_probs = torch.log_softmax(logits, dim=-1)
     chosen = log_probs.gather(1, actions[:, None])[:, 0]
     log_ratios = chosen - torch.from_numpy(rollout.log_probs).double().reshape(-1)
@@ -100,10 +102,10 @@ def ppo_loss(policy: Policy, rollout: Rollout, config: PPOConfig, weights: np.nd
     return Loss(total, policy_loss, value_loss, entropy, kl, clipped)
 
 
-def in_double(policy: Policy) -> Policy:
-    """A copy of a policy in double precision."""
-    twin = Policy(policy.obs_size, policy.num_actions, policy.hidden, policy.shared)
-    twin.load_state_dict(policy.state_dict())
+def in_double(policy: Policy) -> TorchNetwork:
+    """A copy of a policy's network in double precision."""
+    twin = TorchNetwork(policy.network.sizes)
+    twin.load_state_dict(policy.network.state_dict())
     return twin.double()
 
 

@@ -15,7 +15,7 @@ from redline.errors import RedlineError
 from redline.learn.config import PPOConfig, TrainConfig
 from redline.profiler.advise import advise, amdahl
 from redline.profiler.modes import changed, modes_of, record_in_turns
-from redline.profiler.record import Batch, Profile
+from redline.profiler.record import Profile, WatchedUpdate
 from redline.timing.breakdown import Breakdown
 from redline.timing.rows import rows
 from redline.timing.trace import MAIN, Trace
@@ -196,7 +196,7 @@ def seen(settings: TrainConfig, **seconds: float) -> Profile:
             spans[path[:k]] = spans.get(path[:k], 0.0) + spent
         spans[path] = spans.get(path, 0.0) + spent
     total = sum(spent for path, spent in spans.items() if len(path) == 1)
-    return Profile("seen", settings, batches=[Batch(Breakdown(total, spans, {}), 1000, 10)])
+    return Profile("seen", settings, batches=[WatchedUpdate(Breakdown(total, spans, {}), 1000, 10)])
 
 
 def test_the_estimate_is_amdahls():

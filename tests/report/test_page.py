@@ -3,21 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redline.report.chart import Bar, Mark, Series, bar_chart, line_chart, share_bar
-from redline.report.page import (
-    HUES,
-    PALETTE,
-    Section,
-    facts,
-    figure,
-    fit,
-    note,
-    page,
-    percent,
-    short,
-    table,
-    text_width,
-)
+from redline.report.charts.bar_chart import Bar, bar_chart, share_bar
+from redline.report.charts.line_chart import Mark, Series, line_chart
+from redline.report.draw import HUES, PALETTE, Drawing, fit, percent, short, text_width
+from redline.report.page import Section, facts, figure, note, page, table
 from tests.report.reading import Outline, browse, needs_browser, pixels
 
 ATTACK = "<script>document.title = 'owned'</script>"
@@ -83,7 +72,7 @@ def test_whatever_text_is_given_is_shown_and_not_run(words):
     assert not {"script", "img"} & {tag for tag, _ in outline.tags}
     for tag in ("title", "h1", "h2", "dt", "dd", "th", "td"):
         assert outline.inside(tag) == [shown], tag
-    assert Outline(figure("", words)).inside("figcaption") == [shown]
+    assert Outline(figure(Drawing("", 1, 1, []), words)).inside("figcaption") == [shown]
 
 
 def test_columns_of_numbers_stand_on_the_right_with_their_header():

@@ -10,12 +10,12 @@ import pytest
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig
 from redline.profiler.advise import Advice
-from redline.profiler.modes import Comparison
-from redline.profiler.record import Batch, Profile
-from redline.report.page import PALETTE, duration
+from redline.profiler.modes import ModeComparison
+from redline.profiler.record import Profile, WatchedUpdate
+from redline.report.charts.row_looks import LOOKS
+from redline.report.charts.timeline import MOST_BLOCKS, SPAN_ROWS, Block, last_batch, own_blocks, slices
+from redline.report.draw import PALETTE, duration
 from redline.report.profile import headline, write_profile
-from redline.report.row_looks import LOOKS
-from redline.report.timeline import MOST_BLOCKS, SPAN_ROWS, Block, last_batch, own_blocks, slices
 from redline.timing.breakdown import Breakdown
 from redline.timing.rows import PARTS, rows
 from redline.timing.trace import MAIN, Trace
@@ -45,7 +45,7 @@ def breakdown(seconds: float = 1.0, env: float = 1.0) -> Breakdown:
 
 def profile(mode: str = "shared", batches: int = 4, env: float = 1.0, noise: float = 0.0, workers: int = 0) -> Profile:
     rng = np.random.default_rng(len(mode))
-    found = [Batch(breakdown(1 + noise * rng.standard_normal(), env), 1000, 5) for _ in range(batches)]
+    found = [WatchedUpdate(breakdown(1 + noise * rng.standard_normal(), env), 1000, 5) for _ in range(batches)]
     times = None
     if workers:
         times = WorkerTimes(workers)
@@ -53,7 +53,7 @@ def profile(mode: str = "shared", batches: int = 4, env: float = 1.0, noise: flo
         times.slowest_seconds, times.straggler_seconds = 0.0123, 0.2
     config = TrainConfig(env="cage2", engine="shared", num_envs=200)
     return Profile(
-        mode, config, start_up_seconds=0.84, warm_up=Batch(breakdown(9.0), 1000, 5), batches=found, workers=times,
+        mode, config, start_up_seconds=0.84, warm_up=WatchedUpdate(breakdown(9.0), 1000, 5), batches=found, workers=times,
         num_workers=workers or 1, collect_seconds=0.7 * batches, memory_mb=411.0,
     )  # fmt: skip
 
@@ -98,11 +98,11 @@ ADVICE = [
 ]
 
 
-def alone(**how) -> Comparison:
-    return Comparison([profile(**how)], {})
+def alone(**how) -> ModeComparison:
+    return ModeComparison([profile(**how)], {})
 
 
-def written(folder: Path, comparison: Comparison, advice=(), applied=None, trace=None) -> str:
+def written(folder: Path, comparison: ModeComparison, advice=(), applied=None, trace=None) -> str:
     path = write_profile(folder / "profile.html", comparison, list(advice), applied, trace)
     assert path == folder / "profile.html"
     return path.read_text(encoding="utf-8")
@@ -114,9 +114,9 @@ def everything(folder: Path) -> str:
         profile("faster", 7, 0.2, 0.02),
         profile("twin", 7, noise=0.02),
     ]
-    applied = Comparison([profile("as it was"), profile("--engine ready", env=0.5)], {})
+    applied = ModeComparison([profile("as it was"), profile("--engine ready", env=0.5)], {})
     failed = {"ray": "Ray is not installed."}
-    return written(folder, Comparison(modes, failed), ADVICE, applied, synthetic_trace(4))
+    return written(folder, ModeComparison(modes, failed), ADVICE, applied, synthetic_trace(4))
 
 
 def test_a_page_is_balanced_and_needs_no_script_and_no_network(tmp_path):
@@ -134,7 +134,7 @@ def test_every_row_and_every_mode_appears(tmp_path):
     assert {row.name for row in rows(breakdown())} <= shown
     assert {"serial", "faster", "twin", "ray", "Ray is not installed."} <= shown
     assert outline.inside("h2") == [
-        "In short", "Comparison", "Where the time goes", "Timeline", "What would make it faster", "Settings",
+        "In short", "ModeComparison", "Where the time goes", "Timeline", "What would make it faster", "Settings",
     ]  # fmt: skip
 
 
@@ -163,13 +163,13 @@ def test_one_profile_has_facts_and_no_comparison(tmp_path):
     found = dict(zip(outline.inside("dt"), outline.inside("dd"), strict=True))
     assert found["workers"] == "8" and found["slowest step"] == "12.3 ms" and found["memory"] == "411 MB"
     assert found["unaccounted"] == "1.0 %" and found["sampling : training"] == "2.8 : 1"
-    assert not {"Comparison", "Timeline"} & set(outline.inside("h2"))
+    assert not {"ModeComparison", "Timeline"} & set(outline.inside("h2"))
 
 
 def test_too_much_unaccounted_time_is_marked(tmp_path):
     leaky = profile()
-    leaky.batches = [Batch(Breakdown(1.1, breakdown().seconds), 1000, 5)]
-    outline = Outline(written(tmp_path, Comparison([leaky], {})))
+    leaky.batches = [WatchedUpdate(Breakdown(1.1, breakdown().seconds), 1000, 5)]
+    outline = Outline(written(tmp_path, ModeComparison([leaky], {})))
     assert "10 % !" in outline.inside("dd")
     assert any("in no span" in words for words in outline.inside("p"))
 
@@ -185,13 +185,13 @@ def test_a_warm_up_that_takes_long_leaves_the_batches_their_length(tmp_path):
 def test_a_profile_without_a_warm_up_and_many_batches(tmp_path):
     long = profile(batches=100)
     long.warm_up = None
-    outline = Outline(written(tmp_path, Comparison([long], {})))
+    outline = Outline(written(tmp_path, ModeComparison([long], {})))
     assert "warm-up" not in outline.inside("text")
     assert any("The last 60 of 100 batches" in words for words in outline.inside("figcaption"))
 
 
 def test_what_cannot_be_told_from_noise_is_grey_and_says_so(tmp_path):
-    twins = Comparison([profile("one", 7, noise=0.05), profile("other one", 7, noise=0.05)], {})
+    twins = ModeComparison([profile("one", 7, noise=0.05), profile("other one", 7, noise=0.05)], {})
     document = written(tmp_path, twins)
     outline = Outline(document)
     assert "within noise" in outline.inside("text")
@@ -200,7 +200,9 @@ def test_what_cannot_be_told_from_noise_is_grey_and_says_so(tmp_path):
 
 
 def test_a_real_speed_up_is_shown_with_its_interval(tmp_path):
-    outline = Outline(written(tmp_path, Comparison([profile("slow", 7, noise=0.01), profile("fast", 7, env=0.1)], {})))
+    outline = Outline(
+        written(tmp_path, ModeComparison([profile("slow", 7, noise=0.01), profile("fast", 7, env=0.1)], {}))
+    )
     assert any(re.fullmatch(r"\d\.\d\dx \(\d\.\d\d – \d\.\d\d\)", words) for words in outline.inside("text"))
     assert {"slow", "fast"} <= set(outline.inside("th"))
 
@@ -208,17 +210,17 @@ def test_a_real_speed_up_is_shown_with_its_interval(tmp_path):
 def test_a_row_that_only_one_mode_has_is_no_speed_up(tmp_path):
     without = profile("B")
     spent = {path: s for path, s in breakdown().seconds.items() if path != ("collect", "wait")}
-    without.batches = [Batch(Breakdown(1.0, spent), 1000, 5)] * 4
-    assert "only in A" in Outline(written(tmp_path, Comparison([profile("A"), without], {}))).inside("text")
+    without.batches = [WatchedUpdate(Breakdown(1.0, spent), 1000, 5)] * 4
+    assert "only in A" in Outline(written(tmp_path, ModeComparison([profile("A"), without], {}))).inside("text")
 
 
 def test_two_turns_are_too_few_for_an_interval_and_still_a_page(tmp_path):
-    outline = Outline(written(tmp_path, Comparison([profile("A", 2), profile("B", 2, env=0.1)], {})))
+    outline = Outline(written(tmp_path, ModeComparison([profile("A", 2), profile("B", 2, env=0.1)], {})))
     assert "within noise" in outline.inside("text")
 
 
 def test_suggestions_stand_beside_what_they_gave(tmp_path):
-    applied = Comparison([profile("as it was"), profile("--engine ready", env=0.5)], {})
+    applied = ModeComparison([profile("as it was"), profile("--engine ready", env=0.5)], {})
     cells = Outline(written(tmp_path, alone(), ADVICE, applied)).inside("td")
     at = cells.index("--engine ready")
     assert cells[at + 1] == "env step is 30 % of the run and workers wait"
@@ -226,7 +228,7 @@ def test_suggestions_stand_beside_what_they_gave(tmp_path):
 
 
 def test_a_suggestion_that_could_not_run_says_why(tmp_path):
-    applied = Comparison([profile("as it was")], {"--engine ready": "No room."})
+    applied = ModeComparison([profile("as it was")], {"--engine ready": "No room."})
     assert "could not run: No room." in Outline(written(tmp_path, alone(), ADVICE, applied)).inside("td")
 
 
@@ -237,7 +239,7 @@ def test_no_suggestion_is_said(tmp_path):
 def test_names_are_shown_and_not_run(tmp_path):
     trace = synthetic_trace(1, steps=3)
     trace.add(ATTACK, ATTACK, trace.events[-1][2], 10**6)
-    modes = Comparison([profile(ATTACK), profile('"><img src=x>')], {ATTACK + "2": ATTACK})
+    modes = ModeComparison([profile(ATTACK), profile('"><img src=x>')], {ATTACK + "2": ATTACK})
     outline = Outline(written(tmp_path, modes, [Advice(ATTACK, 0.1, ATTACK, {}, ATTACK, 2.0)], None, trace))
     assert not {"script", "img"} & {tag for tag, _ in outline.tags}
     assert ATTACK in outline.inside("th")
@@ -296,7 +298,7 @@ def test_a_trace_that_was_full_says_so(tmp_path):
 def test_settings_in_which_modes_differ_come_first(tmp_path):
     one, other = profile("one"), profile("two")
     other.config = TrainConfig(env="cage2", engine="pool", num_envs=200)
-    cells = Outline(written(tmp_path, Comparison([one, other], {}))).inside("td")
+    cells = Outline(written(tmp_path, ModeComparison([one, other], {}))).inside("td")
     at = cells.index("engine")
     assert cells[at + 1 : at + 4] == ["shared", "pool", "env"]
 

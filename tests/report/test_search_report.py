@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from redline.errors import RedlineError
-from redline.report.chart import Series, line_chart
-from redline.report.dots import Dot, Kind, dot_columns, dot_rows
-from redline.report.heatmap import heat_map, shades
-from redline.report.search import pair_effects, position_values, write_search_report
-from redline.report.search_pictures import write_search_pngs
+from redline.report.charts.dot_chart import Dot, Kind, dot_columns, dot_rows
+from redline.report.charts.heat_map import heat_map, shades
+from redline.report.charts.line_chart import Series, line_chart
+from redline.report.draw import to_svg
+from redline.report.search import write_search_pngs, write_search_report
+from redline.report.search_results import UNSEEN, Beliefs, pair_effects, position_values
 from redline.runs import Run
-from redline.search.workflow import ALL_WORKFLOWS, DISTANCES, TYPES
+from redline.worlds.cage2.workflow import ALL_WORKFLOWS, DISTANCES, TYPES, WORKFLOWS
 
 CONFIG = {
     "total_episodes": 100_000,
@@ -276,9 +277,13 @@ def test_a_gp_of_another_size_is_refused(run: Run):
         write_search_report(run)
 
 
+def believed(mean: np.ndarray) -> Beliefs:
+    return Beliefs(WORKFLOWS, mean, np.zeros_like(mean), [UNSEEN] * len(mean))
+
+
 def test_position_values_average_the_workflows_with_a_type_at_a_place():
     starts_with_user = np.array([float(workflow.order[0] == TYPES.index("user")) for workflow in ALL_WORKFLOWS])
-    values = position_values(starts_with_user)
+    values = position_values(believed(starts_with_user))
     assert values.shape == (5, 5)
     assert values[4].tolist() == [1, 0, 0, 0, 0]
     assert values[0].tolist() == [0, 0.25, 0.25, 0.25, 0.25]
@@ -287,7 +292,7 @@ def test_position_values_average_the_workflows_with_a_type_at_a_place():
 def test_pair_effects_find_the_pair_that_matters_and_its_sign():
     server, user = TYPES.index("op_server"), TYPES.index("user")
     loss = [-3.0 if w.order.index(server) < w.order.index(user) else 0.0 for w in ALL_WORKFLOWS]
-    effects = pair_effects(np.array(loss))
+    effects = pair_effects(believed(np.array(loss)))
     assert effects[0] == ("op_server", "user", -3.0)
     assert len(effects) == 10
     assert [abs(effect) for *_, effect in effects] == sorted((abs(effect) for *_, effect in effects), reverse=True)
@@ -302,15 +307,16 @@ def test_the_pictures_are_pngs_of_a_good_size(run: Run):
         assert data.startswith(PNG) and width >= 1000 and height >= 600 and len(data) > 10_000
 
 
-def test_pictures_without_matplotlib_say_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+def test_pictures_without_pillow_say_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.delitem(sys.modules, "redline.report.draw.png", raising=False)
     with pytest.raises(RedlineError, match=r"pip install 'redline\[plot\]'"):
         write_search_pngs(run)
 
 
 def test_a_quiet_curve_is_behind_the_others_and_not_in_the_legend():
     curves = [Series("<quiet>", [0, 1], [1, 2], quiet=True), Series("loud", [0, 1], [3, 4])]
-    svg = line_chart(curves, title="t", x_label="x", y_label="y")
+    svg = to_svg(line_chart(curves, title="t", x_label="x", y_label="y"))
     assert "<quiet>" not in texts(svg) and "loud" in texts(svg)
     groups = [group.findtext(f"{SVG}title") for group in ElementTree.fromstring(svg).iter(f"{SVG}g")]
     assert groups == ["<quiet>", "loud"]
@@ -318,7 +324,8 @@ def test_a_quiet_curve_is_behind_the_others_and_not_in_the_legend():
 
 def test_a_dot_far_below_the_floor_is_an_arrow_and_does_not_stretch_the_axis():
     kind = Kind("kind", "blue")
-    svg = dot_rows([Dot("near", -1.0, kind, 0.5), Dot("far", -900.0, kind)], title="t", unit="u", floor=-10)
+    dots = [Dot("near", -1.0, kind, 0.5), Dot("far", -900.0, kind)]
+    svg = to_svg(dot_rows(dots, title="t", unit="u", floor=-10))
     assert "−900.00" in texts(svg) and "−1.00 ± 0.50" in texts(svg)
     assert len(ElementTree.fromstring(svg).findall(f"{SVG}g/{SVG}circle")) == 1
     assert "−500" not in texts(svg)
@@ -328,11 +335,11 @@ def test_a_dot_far_below_the_floor_is_an_arrow_and_does_not_stretch_the_axis():
 def test_dots_without_values_say_so(draw):
     labels = {"unit": "u"} if draw is dot_rows else {"x_label": "x", "y_label": "y"}
     for dots in ([], [Dot("unknown", math.nan, Kind("kind", "blue"))]):
-        assert "no data yet" in texts(draw(dots, title="t", **labels))
+        assert "no data yet" in texts(to_svg(draw(dots, title="t", **labels)))
 
 
 def test_a_heat_map_shows_every_value_and_a_dash_for_the_unknown():
-    svg = heat_map([[1.0, -2.5], [math.nan, 0.5]], ["a", "<b>"], ["c", "d"], title="t", x_label="x")
+    svg = to_svg(heat_map([[1.0, -2.5], [math.nan, 0.5]], ["a", "<b>"], ["c", "d"], title="t", x_label="x"))
     assert {"1.00", "−2.50", "–", "0.50", "<b>"} <= set(texts(svg))
 
 

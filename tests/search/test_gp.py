@@ -10,14 +10,15 @@ from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
 from redline.errors import RedlineError
 from redline.search import gp as gp_module
 from redline.search.gp import FEWEST_TO_FIT, Mallows, WorkflowGP
-from redline.search.workflow import ALL_WORKFLOWS, DISTANCES, relabel
+from redline.worlds.cage2.workflow import ALL_WORKFLOWS, DISTANCES
+from tests.oracles.workflows import relabel
 
 EVERY_ID = np.arange(120)
 LENGTHS = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0]
 
 
 def fitted(ids, values, noise=None) -> WorkflowGP:
-    gp = WorkflowGP(seed=0)
+    gp = WorkflowGP(DISTANCES, seed=0)
     gp.fit(ids, values, noise)
     return gp
 
@@ -35,12 +36,12 @@ def some_observations(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_the_kernel_is_positive_definite_on_all_workflows(length):
-    assert np.linalg.eigvalsh(Mallows(length)(EVERY_ID)).min() > 1e-9
+    assert np.linalg.eigvalsh(Mallows(DISTANCES, length)(EVERY_ID)).min() > 1e-9
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_the_kernels_gradient_is_what_finite_differences_say(length):
-    kernel = ConstantKernel(2.0) * Mallows(length) + WhiteKernel(0.3)
+    kernel = ConstantKernel(2.0) * Mallows(DISTANCES, length) + WhiteKernel(0.3)
     ids = EVERY_ID[::9]
     _, gradient = kernel(ids, eval_gradient=True)
     step = 1e-6
@@ -52,12 +53,12 @@ def test_the_kernels_gradient_is_what_finite_differences_say(length):
 
 
 def test_a_fixed_length_has_no_gradient():
-    _, gradient = Mallows(2.0, "fixed")(EVERY_ID, eval_gradient=True)
+    _, gradient = Mallows(DISTANCES, 2.0, "fixed")(EVERY_ID, eval_gradient=True)
     assert gradient.shape == (120, 120, 0)
 
 
 def test_without_observations_all_workflows_are_alike():
-    for gp in (WorkflowGP(), fitted([], [])):
+    for gp in (WorkflowGP(DISTANCES), fitted([], [])):
         mean, std = gp.predict()
         assert mean.tolist() == [0.0] * 120
         assert std.tolist() == [1.0] * 120

@@ -24,7 +24,7 @@ from redline.runs import Run
 from redline.search.parallel import Here
 from redline.search.search import Budget, Order, Pick, Search
 from redline.search.ucb import GPUCB
-from redline.search.workflow import ALL_WORKFLOWS, DISTANCES
+from redline.worlds.cage2.workflow import ALL_WORKFLOWS, DISTANCES, WORKFLOWS
 
 BUDGET = Budget(total_episodes=4000, episodes_per_update=100, max_episodes_per_workflow=600, min_updates=2)
 SMALL = [
@@ -67,7 +67,7 @@ def fake_training(task: tuple[Order, str]) -> Fake:
 def make_search(folder: Path, parallel: int = 1, seed: int = 0) -> Search:
     run = Run.open(folder) if folder.exists() else Run.at(folder, {"kind": "test"})
     return Search(
-        run, BUDGET, GPUCB(seed), Here(), lambda order: (order, str(run.path)), fake_training, parallel
+        run, WORKFLOWS, BUDGET, GPUCB(DISTANCES, seed), Here(), lambda order: (order, str(run.path)), fake_training, parallel
     )  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def test_a_search_finds_the_best_corner_sooner_than_chance(straight):
 def test_a_budget_below_one_update_is_refused(tmp_path: Path):
     run = Run.at(tmp_path / "run", {})
     with pytest.raises(RedlineError, match="Try --total-episodes"):
-        Search(run, Budget(50, 100, 600, 2), GPUCB(0), Here(), lambda order: order, fake_training)
+        Search(run, WORKFLOWS, Budget(50, 100, 600, 2), GPUCB(DISTANCES, 0), Here(), lambda order: order, fake_training)
 
 
 def redline(*arguments: str | Path) -> int:
@@ -230,12 +230,13 @@ def test_a_training_stopped_between_two_updates_goes_on_to_the_same_result(
     from redline.cli.search import SearchOptions
     from redline.learn import workflow as inner
 
-    base = SearchOptions(episodes_per_update=8, max_steps=20).trainer()
-    config = inner.workflow_config(base, "user,defender,enterprise,op_server,op_host", 5)
+    base = SearchOptions(env="cage2", episodes_per_update=8).trainer(20)
+    options = WORKFLOWS.env_options(WORKFLOWS.settings(max_steps=20), "user,defender,enterprise,op_server,op_host")
+    config = inner.workflow_config(base, options, 5)
     gate = inner.Gate(threshold=2.0, patience=99, min_updates=1, max_updates=9)
 
     def task(folder: str) -> inner.Task:
-        return inner.Task(7, config, gate, str(tmp_path / folder), iteration=3)
+        return inner.Task(7, config, gate, str(tmp_path / folder), episode_steps=20, iteration=3)
 
     straight = inner.train_workflow(task("straight"))
     monkeypatch.setattr(inner, "SAVE_SECONDS", 0.0)

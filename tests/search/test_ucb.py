@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from statistics import mean
 
 import numpy as np
 import pytest
 
 from redline.search.ucb import GPUCB, OneByOne
-from redline.search.workflow import ALL_WORKFLOWS, DISTANCES, Workflow
+from redline.worlds.cage2.workflow import ALL_WORKFLOWS, DISTANCES, Workflow
 
-SEARCHES = [GPUCB, OneByOne]
-every_search = pytest.mark.parametrize("Search", SEARCHES)
+SEARCHES = [partial(GPUCB, DISTANCES), partial(OneByOne, 120)]
+every_search = pytest.mark.parametrize("Search", SEARCHES, ids=["GPUCB", "OneByOne"])
 
 PEAK = 77
 LANDSCAPE = -50 - 30 * DISTANCES[PEAK]
@@ -43,7 +44,7 @@ def test_the_first_pick_is_drawn_from_the_seed(Search):
 
 @pytest.mark.parametrize("outcome", ["pending", "told", "infeasible"])
 def test_the_second_pick_is_the_farthest_from_the_first(outcome):
-    search = GPUCB(seed=5)
+    search = GPUCB(DISTANCES, seed=5)
     [first] = search.ask()
     if outcome == "told":
         search.tell(first, -50.0)
@@ -54,21 +55,21 @@ def test_the_second_pick_is_the_farthest_from_the_first(outcome):
 
 
 def test_later_picks_have_the_highest_upper_bound():
-    search = told(GPUCB(beta=1.5), SEEN)
+    search = told(GPUCB(DISTANCES, beta=1.5), SEEN)
     means, stds, bounds = search.acquisition()
     assert np.array_equal(bounds, means + 1.5 * stds)
     assert search.ask() == [int(np.argmax(bounds))]
 
 
 def test_more_beta_explores_more():
-    timid, bold = told(GPUCB(beta=0.0), SEEN), told(GPUCB(beta=100.0), SEEN)
+    timid, bold = told(GPUCB(DISTANCES, beta=0.0), SEEN), told(GPUCB(DISTANCES, beta=100.0), SEEN)
     means, stds, _ = timid.acquisition()
     assert timid.ask() == [int(np.argmax(means))]
     assert stds[bold.ask()[0]] == pytest.approx(stds.max())
 
 
 def test_before_any_observation_the_acquisition_is_the_prior():
-    means, stds, bounds = GPUCB(beta=2.0).acquisition()
+    means, stds, bounds = GPUCB(DISTANCES, beta=2.0).acquisition()
     assert (set(means), set(stds), set(bounds)) == ({0.0}, {1.0}, {2.0})
 
 
@@ -81,7 +82,7 @@ def test_parallel_picks_differ(Search, seen):
 
 
 def test_a_batch_spreads_out_where_single_picks_would_crowd():
-    search = told(GPUCB(), SEEN)
+    search = told(GPUCB(DISTANCES), SEEN)
     _, _, bounds = search.acquisition()
     crowd = np.argsort(bounds)[-6:]
     batch = search.ask(6)
@@ -89,7 +90,7 @@ def test_a_batch_spreads_out_where_single_picks_would_crowd():
 
 
 def test_a_batch_is_the_same_as_asking_one_by_one():
-    together, apart = told(GPUCB(), SEEN), told(GPUCB(), SEEN)
+    together, apart = told(GPUCB(DISTANCES), SEEN), told(GPUCB(DISTANCES), SEEN)
     assert together.ask(4) == [apart.ask()[0] for _ in range(4)]
 
 
@@ -119,7 +120,7 @@ def test_an_infeasible_workflow_is_never_picked_again(Search):
 
 
 def test_a_peak_that_cannot_be_obeyed_does_not_hold_up_the_search():
-    search = GPUCB()
+    search = GPUCB(DISTANCES)
     picks = []
     for _ in range(25):
         [pick] = search.ask()
@@ -134,7 +135,7 @@ def test_a_peak_that_cannot_be_obeyed_does_not_hold_up_the_search():
 
 
 def test_the_last_batch_is_as_large_as_what_is_left():
-    search = GPUCB()
+    search = GPUCB(DISTANCES)
     for id in range(118):
         search.tell_infeasible(id)
     assert sorted(search.ask(5)) == [118, 119]
@@ -142,16 +143,16 @@ def test_the_last_batch_is_as_large_as_what_is_left():
 
 
 def test_the_newest_value_of_a_workflow_replaces_the_older_one():
-    trained_further = told(GPUCB(), SEEN)
+    trained_further = told(GPUCB(DISTANCES), SEEN)
     trained_further.tell(SEEN[0], -20.0)
-    from_the_start = GPUCB()
+    from_the_start = GPUCB(DISTANCES)
     from_the_start.tell(SEEN[0], -20.0)
     told(from_the_start, SEEN[1:])
     assert np.array_equal(trained_further.acquisition(), from_the_start.acquisition())
 
 
 def test_a_workflow_is_picked_again_while_that_makes_it_better():
-    search = told(GPUCB(beta=0.0), SEEN)
+    search = told(GPUCB(DISTANCES, beta=0.0), SEEN)
     search.tell(PEAK, 0.0)
     for value in (5.0, 6.0, 6.0):
         assert search.ask() == [PEAK]
@@ -160,7 +161,7 @@ def test_a_workflow_is_picked_again_while_that_makes_it_better():
 
 
 def test_a_retired_workflow_keeps_its_value_and_is_not_picked():
-    search = told(GPUCB(beta=0.0), [*SEEN, PEAK])
+    search = told(GPUCB(DISTANCES, beta=0.0), [*SEEN, PEAK])
     before = search.acquisition()
     search.retire(PEAK)
     assert np.array_equal(search.acquisition(), before)
@@ -202,6 +203,6 @@ def picks_until_found(search, peak: int, seed: int) -> int:
 
 def test_gp_ucb_finds_the_best_workflow_in_far_fewer_picks_than_chance():
     peaks = {seed: int(np.random.default_rng([seed, 2]).integers(120)) for seed in range(10)}
-    by_gp = mean(picks_until_found(GPUCB(seed), peak, seed) for seed, peak in peaks.items())
-    by_chance = mean(picks_until_found(OneByOne(seed), peak, seed) for seed, peak in peaks.items())
+    by_gp = mean(picks_until_found(GPUCB(DISTANCES, seed), peak, seed) for seed, peak in peaks.items())
+    by_chance = mean(picks_until_found(OneByOne(120, seed), peak, seed) for seed, peak in peaks.items())
     assert by_gp < by_chance / 3

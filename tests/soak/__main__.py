@@ -72,14 +72,14 @@ def soak(engine: str, minutes: float, seed: int, every: float) -> tuple[list[str
         saboteur = Saboteur(folder, seed, every)
         counted, trainer, grown = train(engine, folder, minutes, seed, saboteur)
         noted = Counter(line for notes in folder.glob("episodes-*") for line in notes.read_text().splitlines())
-    supervisor = trainer.engine.supervisor
+    faults = trainer.engine.faults
     wrong = [f"{sum((counted - noted).values())} counted episodes were never finished"] if counted - noted else []
     wrong += [] if sum(counted.values()) == trainer.episodes else ["the trainer counted otherwise"]
     wrong += [] if grown < GROWTH_MB else [f"memory grew by {grown:.0f} MB"]
     wrong += [f"{len(left)} workers are left" for left in [workers_of(os.getpid())] if left]
     return wrong, (
         f"{engine}: {trainer.step:,} steps, {sum(counted.values()):,} episodes counted of {sum(noted.values()):,} finished, "
-        f"{supervisor.restarts} restarts, {supervisor.lost_episodes} partial episodes dropped, "
+        f"{faults.restarts} restarts, {faults.lost_episodes} partial episodes dropped, "
         f"memory {grown:+.0f} MB; faults: {', '.join(f'{kind} {n}' for kind, n in saboteur.done.items())}"
     )
 

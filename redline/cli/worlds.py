@@ -1,0 +1,72 @@
+"""Questions that commands ask worlds: which one an argument means, the options it adds, and its part of the command."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redline.cli.console import err, out, print_json
+from redline.cli.mistakes import UnknownArgument
+from redline.cli.options import Output, combine, parse
+from redline.errors import RedlineError
+from redline.worlds.registry import all_worlds
+from redline.worlds.world import Answer, Command, Say, World
+
+
+def say_to(output: Output) -> Say:
+    """How a command tells of its progress: on standard error, or not at all."""
+    if output.quiet or output.json:
+        return lambda text: None
+    return lambda text: err.print(text, soft_wrap=True, markup=False)
+
+
+def show(answer: Answer, output: Output) -> int:
+    """Print what a world's part of a command found. Returns the exit code."""
+    if output.json:
+        print_json(answer.data)
+    else:
+        for line in answer.lines:
+            out.print(line, soft_wrap=isinstance(line, str))
+    return answer.exit_code
+
+
+def first_word(arguments: Sequence[str], means: Callable[[str], World | None]) -> World | None:
+    """The world of the first argument that is no option and means one."""
+    words = (each for each in arguments if not each.startswith("-"))
+    return next((world for world in map(means, words) if world is not None), None)
+
+
+def parse_with(command: str, about: str, parts: dict[str, Any], arguments: list[str], part: str, world: World) -> Any:
+    """Parse a command that holds a world's options; an option of another world is refused by name."""
+    kind = combine("Command", **parts, output=Output)
+    kind.__doc__ = about
+    try:
+        return parse(command, kind, arguments)
+    except UnknownArgument as error:
+        raise _foreign(error.argument, part, world) or error from None
+
+
+def _foreign(option: str, part: str, world: World) -> RedlineError | None:
+    """The error for an option that only another world has."""
+    name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
+    other = next((other for other in all_worlds() if name in _field_names(other.command(part))), None)
+    if other is None:
+        return None
+    mine = sorted(_field_names(world.command(part)))
+    instead = ", ".join(f"--{each.replace('_', '-')}" for each in mine) or "none of its own"
+    return RedlineError(f"{option} is for {other.name}, not for {world.name}, which takes {instead}.")
+
+
+def _field_names(command: Command | None) -> list[str]:
+    return [] if command is None else [field.name for field in dataclasses.fields(command.options)]
+
+
+def having(part: str) -> list[str]:
+    """The names of the worlds that have a part of their own."""
+    return [world.name for world in all_worlds() if getattr(world, part) is not None]
+
+
+def compiled_names() -> list[str]:
+    """A name of an env of each compiled world."""
+    return [next(iter(world.examples), world.name) for world in all_worlds() if world.compiled]

@@ -1,0 +1,283 @@
+"""Python envs, stepped one after another where they are; every answer is checked before anyone else sees it."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import gymnasium as gym
+import numpy as np
+
+from redline.engines.faults import EnvFailed, Failure
+from redline.engines.spec import Snapshot, Spaces, Spec
+from redline.engines.workers.status import MAKE, NO_ACTION, PHASES, RESET, STEP, WorkerStatus
+from redline.engines.workers.step_buffers import StepBuffers
+from redline.engines.workers.stepping import EnvInfo, Info, StepReport, StepTimes
+from redline.engines.workers.validation import (
+    BadAnswer,
+    checked_flag,
+    checked_observation,
+    checked_reward,
+    require_finite,
+    require_mask,
+    require_reset_answer,
+    require_step_answer,
+    where_not_finite,
+)
+from redline.errors import RedlineError
+
+T = TypeVar("T")
+
+
+class _Ended(NamedTuple):
+    """An episode that has ended, with the info of its last step."""
+
+    info: Info
+
+
+class _FirstReset(NamedTuple):
+    """The reset that showed what the envs' spaces are, and what it answered."""
+
+    place: int
+    seed: int | None
+    answer: Any
+
+
+class SingleEnvs:
+    """Python envs, stepped one after another. `ids` are their numbers among all envs of the engine."""
+
+    def __init__(self, spec: Spec, ids: Sequence[int], status: WorkerStatus | None = None, infos: bool = False) -> None:
+        self.spec, self.ids, self.status, self._keep_infos = spec, list(ids), status or WorkerStatus(), infos
+        # in a worker Ctrl-C never arrives, so there it is the env that raises what looks like it
+        self._caught = (Exception, SystemExit) if status is None else (Exception, SystemExit, KeyboardInterrupt)
+        self.envs: list[gym.Env | None] = [None] * len(self.ids)
+        self._seeds: list[int | None] = [None] * len(self.ids)
+        self._steps = [0] * len(self.ids)
+        self._buffers: StepBuffers | None = None
+        self._infos: list[EnvInfo] = []
+        self._masked = self._wants_info = False
+        self._first_action: int | None = None
+        self._first_reset: _FirstReset | None = None  # until it is asked for
+
+    @property
+    def buffers(self) -> StepBuffers:
+        """The arrays in use."""
+        assert self._buffers is not None
+        return self._buffers
+
+    def make(self, seed: int | None, place: int = 0) -> Spaces:
+        """The spaces of the envs, after making and resetting one; the others are made by their first reset."""
+        self._seeds[place] = seed
+        env = self._env(place)
+        try:
+            answer: Any = self._call(place, RESET, lambda: env.reset(seed=seed))
+        except EnvFailed:
+            self._discard(place)
+            raise
+        self._first_reset = _FirstReset(place, seed, answer)
+        info = answer[1] if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict) else {}
+        self.status.idle()
+        return Spaces(env.observation_space, env.action_space, info.get("action_mask") is not None)
+
+    def use(self, buffers: StepBuffers, spaces: Spaces) -> None:
+        """From now on write into these arrays."""
+        self._buffers, self._masked = buffers, spaces.masked
+        self._dtype, self._shape = buffers.obs.dtype, buffers.obs.shape[1:]
+        self._floats = self._dtype.kind == "f"
+        space = spaces.action
+        self._first_action = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
+        self._wants_info = spaces.masked or self._keep_infos
+
+    def reset(self, places: Sequence[int], seeds: Sequence[int | None], options: Info | None = None) -> StepReport:
+        """Begin new episodes in some of the envs."""
+        started, slowest, failures = time.monotonic_ns(), 0, []
+        self._infos = []
+        for k, seed in zip(places, seeds, strict=True):
+            begun = time.monotonic_ns()
+            try:
+                self._seeds[k] = self._seeds[k] if seed is None else seed
+                self._env(k)
+                begun = time.monotonic_ns()  # making an env is not what the deadline of a step follows from
+                self._begin(k, seed, options, ended=None)
+            except EnvFailed as failed:
+                failures.append(failed.failure)
+                self._discard(k)
+            slowest = max(slowest, time.monotonic_ns() - begun)
+        ended = self.status.idle()
+        return StepReport(StepTimes(0, ended - started, slowest, started), failures, {}, self._infos)
+
+    def step(self, places: Sequence[int]) -> StepReport:
+        """Play one step in some of the envs, with the actions of the buffers. Ended episodes begin again at once."""
+        failures, reset_ns, slowest = list[Failure](), 0, 0
+        self._infos = []
+        started = before = time.monotonic_ns()
+        for k, action in zip(places, self._actions(places), strict=True):
+            if self.envs[k] is None:  # dropped
+                continue
+            try:
+                ended = self._step(k, action, before)
+                if ended is not None:
+                    now = time.monotonic_ns()
+                    self._begin(k, None, None, ended)
+                    reset_ns += time.monotonic_ns() - now
+            except EnvFailed as failed:
+                failures.append(failed.failure)
+                self._discard(k)
+            now = time.monotonic_ns()
+            slowest, before = max(slowest, now - before), now
+        failures += self._not_finite(places)
+        total = self.status.idle() - started
+        return StepReport(StepTimes(total - reset_ns, reset_ns, slowest, started), failures, {}, self._infos)
+
+    def _actions(self, places: Sequence[int]) -> list[Any]:
+        """The actions as envs want them: plain numbers where they are discrete, arrays of their own where not."""
+        chosen = self.buffers.actions[list(places)]  # a copy
+        first = self._first_action
+        if first is None:
+            return list(chosen)
+        return chosen.tolist() if first == 0 else (chosen + first).tolist()
+
+    def _step(self, k: int, action: Any, now: int) -> _Ended | None:
+        """Play one step, at time `now`. Returns the end of the episode, if this is it."""
+        env = self.envs[k]
+        assert env is not None
+        cells = self.status.cells  # as in `WorkerStatus.at`, which would cost as much again as a call
+        cells[0], cells[2], cells[4], cells[1] = self.ids[k], self._steps[k], STEP, now
+        cells[3] = NO_ACTION if self._first_action is None else action
+        try:
+            answer = env.step(action)
+        except self._caught as error:
+            raise self._raised(k, STEP, error) from None
+        try:
+            return self._take_step(k, answer)
+        except BadAnswer as bad:
+            raise self._failed(k, STEP, str(bad)) from None
+
+    def _take_step(self, k: int, answer: Any) -> _Ended | None:
+        """Check what a step answered, and write it down."""
+        buffers = self.buffers
+        require_step_answer(answer)
+        obs, reward, terminated, truncated, info = answer
+        if type(obs) is np.ndarray and obs.dtype == self._dtype and obs.shape == self._shape:
+            buffers.obs[k] = obs
+        else:
+            buffers.obs[k] = checked_observation(obs, self._shape, self._dtype)
+        buffers.rewards[k] = checked_reward(reward)
+        if terminated is not False or truncated is not False:
+            terminated, truncated = checked_flag(terminated), checked_flag(truncated)
+        buffers.terminated[k], buffers.truncated[k] = terminated, truncated
+        if terminated or truncated:
+            buffers.final_obs[k] = buffers.obs[k]
+            if self._floats:
+                require_finite(buffers.final_obs[k])
+            return _Ended(info)
+        self._steps[k] += 1
+        if self._wants_info:
+            self._take_info(k, info, {})
+        return None
+
+    def _begin(self, k: int, seed: int | None, options: Info | None, ended: _Ended | None) -> None:
+        """Reset one env, making it first if need be."""
+        env = self._env(k)
+        self._steps[k] = 0
+        more = {} if options is None else {"options": options}
+        answer = self._answered_already(k, seed, more) or self._call(k, RESET, lambda: env.reset(seed=seed, **more))
+        try:
+            require_reset_answer(answer)
+            self.buffers.obs[k] = checked_observation(answer[0], self._shape, self._dtype)
+            if self._floats:
+                require_finite(self.buffers.obs[k])
+            self._take_info(k, answer[1], {} if ended is None else ended.info)
+        except BadAnswer as bad:
+            raise self._failed(k, RESET, str(bad)) from None
+
+    def _answered_already(self, k: int, seed: int | None, more: Info) -> Any:
+        """The answer of the reset in `make`, if it is the very one that is asked for now."""
+        if self._first_reset is None or self._first_reset.place != k:
+            return None
+        first, self._first_reset = self._first_reset, None
+        return first.answer if seed is not None and seed == first.seed and not more else None
+
+    def _env(self, k: int) -> gym.Env:
+        env = self.envs[k]
+        if env is None:
+            env = self.envs[k] = self._call(k, MAKE, self.spec.single)
+        return env
+
+    def _call(self, k: int, phase: int, work: Callable[[], T]) -> T:
+        self.status.at(self.ids[k], phase, self._steps[k])
+        try:
+            return work()
+        except self._caught as error:
+            if isinstance(error, RedlineError) and self._buffers is None:
+                raise  # bad input, not a fault: no env could be made from it
+            raise self._raised(k, phase, error) from None
+
+    def _take_info(self, k: int, info: Info, final: Info) -> None:
+        if self._masked:
+            mask, masks = info.get("action_mask"), self.buffers.masks
+            require_mask(mask, masks[k].shape)
+            masks[k] = mask
+        if self._keep_infos and (info or final):
+            self._infos.append(EnvInfo(self.ids[k], info, final))
+
+    def _not_finite(self, places: Sequence[int]) -> list[Failure]:
+        """Envs whose new observations hold NaN or infinity, looked for in all of them at once."""
+        obs = self.buffers.obs
+        new = obs if len(places) == len(self.ids) else obs[list(places)]
+        if not self._floats or np.isfinite(new).all():
+            return []
+        bad = [k for k in places if not np.isfinite(obs[k]).all() and self.envs[k] is not None]
+        failures = []
+        for k in bad:
+            self._steps[k] -= 1  # the step was not finished after all
+            failures.append(self._failed(k, STEP, where_not_finite(obs[k])).failure)
+            self._discard(k)
+        return failures
+
+    def _failed(self, k: int, phase: int, what: str, trace: str = "") -> EnvFailed:
+        action = None
+        if phase == STEP and self._buffers is not None:
+            action = (self._buffers.actions[k] + (self._first_action or 0)).tolist()
+        return EnvFailed(Failure(self.ids[k], PHASES[phase], what, self._seeds[k], self._steps[k], action, trace))
+
+    def _raised(self, k: int, phase: int, error: BaseException) -> EnvFailed:
+        what = f"{type(error).__name__}: {error}".split("\n")[0]
+        return self._failed(k, phase, what, traceback.format_exc())
+
+    def _discard(self, k: int) -> None:
+        """Let a failed env go; its place is empty until the next reset."""
+        env, self.envs[k] = self.envs[k], None
+        if self._buffers is not None:
+            self._buffers.obs[k] = 0
+        _close_quietly(env)
+
+    def info_failure(self, env: int, phase: int, error: Exception) -> Failure:
+        """The failure of an env whose info cannot leave this process."""
+        k = self.ids.index(env)
+        self._steps[k] = max(0, self._steps[k] - 1)  # the step was not finished after all
+        return self._failed(k, phase, f"its info cannot be pickled: {type(error).__name__}: {error}").failure
+
+    def snapshot(self) -> Snapshot | None:
+        """Python envs cannot tell their state."""
+        return None
+
+    def restore(self, snapshot: Snapshot) -> np.ndarray:
+        """There is no snapshot of such envs."""
+        raise NotImplementedError("Python envs have no snapshots to go on from.")
+
+    def close(self) -> None:
+        """Close all envs."""
+        for env in self.envs:
+            _close_quietly(env)
+        self.envs = [None] * len(self.ids)
+
+
+def _close_quietly(env: gym.Env | None) -> None:
+    try:
+        if env is not None:
+            env.close()
+    except (Exception, SystemExit):  # it failed already, and that has been said
+        pass

@@ -1,0 +1,215 @@
+"""One of a number of actions: a softmax over logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from redline.compiled.rng import GOLDEN, unit
+from redline.compiled.speed import kernel
+from redline.learn.heads.head import DrawTable, PolicySums
+from redline.learn.loops import clipped_objective, exp, loop
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from redline.learn.batch import Minibatch
+
+MASKED = -1e9
+"""Logit of an action that is not allowed: far enough down that its probability is exactly zero."""
+_f = np.float32
+_ONE = _f(1.0)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """Draws one of `num_actions`, counted from 0. Its table holds log-probabilities and running sums of probability."""
+
+    num_actions: int
+
+    num_free = 0
+    action_shape = ()
+    action_dtype = np.dtype(np.int64)
+
+    @property
+    def num_outputs(self) -> int:
+        """A logit for each action."""
+        return self.num_actions
+
+    @property
+    def num_choices(self) -> int | None:
+        """As many as there are actions."""
+        return self.num_actions
+
+    def empty(self, capacity: int) -> DrawTable:
+        """Log-probabilities, and running sums of probability in double precision."""
+        shape = (capacity, self.num_actions)
+        return np.empty(shape, np.float32), np.empty(shape, np.float64)
+
+    def fill(self, outputs: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> None:
+        """Write the distributions of logits."""
+        _rule_out(outputs, masks)
+        _fill(outputs, *table)
+
+    def fill_in_numpy(self, outputs: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> None:
+        """Write the distributions of logits that came from numpy."""
+        _rule_out(outputs, masks)
+        log_probs, cumulative = table
+        outputs -= outputs.max(axis=1, keepdims=True)
+        outputs -= np.log(np.exp(outputs).sum(axis=1, keepdims=True))
+        log_probs[:] = outputs
+        np.cumsum(np.exp(outputs), axis=1, dtype=np.float64, out=cumulative)
+
+    def draw(
+        self, table: DrawTable, rows: np.ndarray, streams: np.ndarray, envs: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One action per row and its log-probability."""
+        actions, log_probs = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
+        _draw(*table, rows, streams, envs, actions, log_probs)
+        return actions, log_probs
+
+    def likeliest(self, table: DrawTable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The likeliest action per row and its log-probability; the first of equals."""
+        log_probs = table[0][rows]
+        actions = log_probs.argmax(axis=1)
+        return actions, log_probs[np.arange(len(rows)), actions]
+
+    def choices(self, actions: np.ndarray) -> np.ndarray:
+        """Actions are numbers already."""
+        return actions
+
+    def distribution(self, outputs: Tensor, masks: Tensor | None) -> CategoricalDistribution:
+        """The softmax of logits, for autograd."""
+        return CategoricalDistribution(outputs if masks is None else outputs.masked_fill(~masks, MASKED))
+
+    def gradient(
+        self, outputs: np.ndarray, masks: np.ndarray | None, batch: Minibatch[np.ndarray],
+        clip: np.float32, entropy: np.float32, gradient: np.ndarray,
+    ) -> PolicySums:  # fmt: skip
+        """Write the gradient at the logits."""
+        _rule_out(outputs, masks)
+        log_sums, entropies = np.empty(len(outputs), np.float32), np.empty(len(outputs), np.float32)
+        _soften(outputs, gradient, log_sums, entropies)
+        pair_grads, sums = np.empty(len(batch.pair_rows), np.float32), np.zeros(4)
+        _gradient(outputs, gradient, log_sums, entropies, batch, clip, entropy, pair_grads, sums)
+        return PolicySums(*sums.tolist())
+
+
+class CategoricalDistribution:
+    """Softmax of logits [n, actions]."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self._logits, self._log_probs = logits, logits.log_softmax(dim=-1)
+
+    def log_probs(self, rows: Tensor, actions: Tensor) -> Tensor:
+        """Log-probability [p] of each action, in that row."""
+        return self._log_probs[rows, actions]
+
+    def entropies(self) -> Tensor:
+        """Entropy [n] of each row."""
+        return -(self._log_probs.exp() * self._log_probs).sum(dim=-1)
+
+    def picks(self, actions: Tensor) -> Tensor:
+        """Whether each action has the largest logit of its row."""
+        return self._logits.argmax(dim=-1) == actions
+
+
+def _rule_out(logits: np.ndarray, masks: np.ndarray | None) -> None:
+    if masks is not None:
+        _mask(logits, masks)
+
+
+@loop
+def _mask(logits, masks):
+    for i in range(logits.shape[0]):
+        for a in range(logits.shape[1]):
+            logits[i, a] = logits[i, a] if masks[i, a] else _f(MASKED)
+
+
+@loop
+def _fill(logits, log_probs, cumulative):
+    """Log-probabilities of every row, and the running sums of its probabilities in double precision."""
+    for i in range(logits.shape[0]):
+        top = logits[i, 0]
+        for a in range(logits.shape[1]):
+            top = max(top, logits[i, a])
+        total = _f(0.0)
+        for a in range(logits.shape[1]):
+            e = exp(logits[i, a] - top)
+            log_probs[i, a] = e
+            total += e
+        inverse = _ONE / total
+        running = 0.0
+        for a in range(logits.shape[1]):
+            running += np.float64(log_probs[i, a] * inverse)
+            cumulative[i, a] = running
+        log_sum = top + np.log(total)
+        for a in range(logits.shape[1]):
+            log_probs[i, a] = logits[i, a] - log_sum
+
+
+@kernel
+def _draw(log_probs, cumulative, rows, streams, envs, actions, chosen_log_probs):
+    """The first action of a row whose running sum exceeds a uniform draw from the env's stream."""
+    last = cumulative.shape[1] - 1
+    for i in range(len(rows)):
+        row = rows[i]
+        streams[envs[i]] += GOLDEN
+        aim = unit(streams[envs[i]]) * cumulative[row, last]
+        low, high = 0, last
+        while low < high:
+            middle = (low + high) // 2
+            if cumulative[row, middle] > aim:
+                high = middle
+            else:
+                low = middle + 1
+        actions[i] = low
+        chosen_log_probs[i] = log_probs[row, low]
+
+
+@loop
+def _soften(logits, probs, log_sums, entropies):
+    """Softmax of every row, with its entropy and the logarithm of its denominator."""
+    for i in range(logits.shape[0]):
+        top = logits[i, 0]
+        for a in range(logits.shape[1]):
+            top = max(top, logits[i, a])
+        total, weighted = _f(0.0), _f(0.0)
+        for a in range(logits.shape[1]):
+            below = logits[i, a] - top
+            e = exp(below)
+            probs[i, a] = e
+            total += e
+            weighted += e * below
+        inverse = _ONE / total
+        for a in range(logits.shape[1]):
+            probs[i, a] *= inverse
+        log_total = np.log(total)
+        log_sums[i] = top + log_total
+        entropies[i] = log_total - weighted * inverse
+
+
+@loop
+def _gradient(logits, probs, log_sums, entropies, batch, clip, entropy_weight, pair_grads, sums):
+    """Turn `probs` into the gradient at the logits; add up objective, entropy, KL and clipped steps in `sums`."""
+    inverse = _ONE / _f(batch.num_steps)
+    row_grads = np.zeros(logits.shape[0], np.float32)
+    for p in range(len(batch.pair_rows)):
+        i = batch.pair_rows[p]
+        log_ratio = logits[i, batch.pair_actions[p]] - log_sums[i] - batch.pair_log_probs[p]
+        objective, slope, ratio = clipped_objective(log_ratio, batch.gains[p], batch.losses[p], clip)
+        pair_grads[p] = -slope * inverse
+        row_grads[i] += pair_grads[p]
+        sums[0] += objective
+        sums[2] += batch.pair_visits[p] * (ratio - _ONE - log_ratio)
+        sums[3] += batch.pair_visits[p] if abs(ratio - _ONE) > clip else _f(0.0)
+    for i in range(logits.shape[0]):
+        weight = entropy_weight * batch.visits[i] * inverse
+        offset = entropies[i] - log_sums[i]
+        for a in range(logits.shape[1]):
+            probs[i, a] *= weight * (logits[i, a] + offset) - row_grads[i]
+        sums[1] += batch.visits[i] * entropies[i]
+    for p in range(len(batch.pair_rows)):
+        probs[batch.pair_rows[p], batch.pair_actions[p]] += pair_grads[p]

@@ -1,0 +1,61 @@
+"""Compiled loops over single-precision arrays, and the arithmetic they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+from redline.compiled.disk import keep_on_disk
+
+# not a set, which would be spelled differently in every process, and the stamp on machine code with it
+_REORDERED = dict.fromkeys(("reassoc", "contract", "nsz", "arcp", "nnan", "ninf"), True)
+
+
+def loop(function: Callable[..., Any]) -> Any:
+    """Marks a loop that may add up in any order: fast, and equal to the obvious within float rounding.
+
+    Its machine code is kept on disk as that of a `kernel` is, which must give the same bits at both speeds.
+    """
+    jit: Any = numba.njit(nogil=True, error_model="numpy", fastmath=_REORDERED)  # type: ignore[call-overload]
+    compiled = jit(function)
+    if isinstance(compiled, Dispatcher):  # not under NUMBA_DISABLE_JIT
+        keep_on_disk(compiled)
+    return compiled
+
+
+_f = np.float32
+_HALF, _ONE = _f(0.5), _f(1.0)
+_LOG2_E, _LN_2_HIGH, _LN_2_LOW = _f(1.4426950408889634), _f(0.693359375), _f(-2.12194440e-4)
+_LOWEST, _HIGHEST = _f(-87.0), _f(88.0)  # beyond these exp leaves the range of a float32
+_C2, _C3, _C4, _C5, _C6, _C7 = (_f(1 / k) for k in (2, 6, 24, 120, 720, 5040))
+_BIAS, _MANTISSA_BITS = np.int32(127), np.int32(23)
+
+
+@loop
+def exp(x):
+    """Exp in single precision by range reduction and a Taylor polynomial: plain arithmetic, so that loops vectorise."""
+    bounded = max(min(x, _HIGHEST), _LOWEST)
+    power = np.floor(bounded * _LOG2_E + _HALF)
+    rest = bounded - power * _LN_2_HIGH - power * _LN_2_LOW
+    series = (
+        (((((_C7 * rest + _C6) * rest + _C5) * rest + _C4) * rest + _C3) * rest + _C2) * rest + _ONE
+    ) * rest + _ONE
+    scale = np.int32((np.int32(power) + _BIAS) << _MANTISSA_BITS).view(np.float32)
+    return series * scale if x >= _LOWEST else _f(0.0)
+
+
+@loop
+def clipped_objective(log_ratio, gain, loss, clip):
+    """PPO's clipped objective of steps that share a ratio, given the sums of their positive and negative advantages.
+
+    Also its derivative by the log-probability, and the ratio.
+    """
+    ratio = np.exp(log_ratio)
+    # min(r A, clip(r) A) is min(r, 1 + c) A where A > 0 and max(r, 1 - c) A where A < 0
+    objective = min(ratio, _ONE + clip) * gain + max(ratio, _ONE - clip) * loss
+    slope = (gain if ratio <= _ONE + clip else _f(0.0)) + (loss if ratio >= _ONE - clip else _f(0.0))
+    return objective, ratio * slope, ratio

@@ -1,0 +1,124 @@
+"""The network and its gradient worked out by hand, for the CPU.
+
+What autograd does in a hundred small passes over memory is done here in a few: matrix products by torch, everything
+between them by compiled loops that touch each number once.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from redline.learn.loops import exp, loop
+from redline.learn.network.layers import Layer, Layers
+
+_ONE, _TWO = np.float32(1.0), np.float32(2.0)
+
+
+class Forward(NamedTuple):
+    """All that a pass through the network computes. It stands in memory that the thread's next pass writes over."""
+
+    trunk: list[Tensor]  # activations, beginning with the inputs
+    critic_trunk: list[Tensor]
+    outputs: Tensor  # [n, outputs]
+    values: Tensor  # [n, 1]
+
+
+def forward(layers: Layers[Tensor], inputs: Tensor) -> Forward:
+    """Outputs and state values of inputs float32 [n, inputs], and what led to them."""
+    with torch.no_grad():
+        trunk = _forward_trunk(layers.trunk, "actor", inputs)
+        critic_trunk = trunk if layers.critic_trunk is None else _forward_trunk(layers.critic_trunk, "critic", inputs)
+        outputs = _linear(layers.actor, "outputs", trunk[-1])
+        if len(layers.free):
+            outputs = torch.cat([outputs, layers.free.expand(len(outputs), -1)], dim=1)
+        return Forward(trunk, critic_trunk, outputs, _linear(layers.critic, "values", critic_trunk[-1]))
+
+
+def backward(
+    layers: Layers[Tensor], grads: Layers[Tensor], passed: Forward, outputs_grad: Tensor, values_grad: Tensor
+) -> None:
+    """Write the gradients of all weights, given those at the outputs and at the state values [n, 1]."""
+    with torch.no_grad():
+        if len(grads.free):
+            torch.sum(outputs_grad[:, -len(grads.free) :], dim=0, out=grads.free)
+            outputs_grad = outputs_grad[:, : -len(grads.free)]
+        at_actor = _back_linear(layers.actor, grads.actor, "at actor", passed.trunk[-1], outputs_grad)
+        at_critic = _back_linear(layers.critic, grads.critic, "at critic", passed.critic_trunk[-1], values_grad)
+        if layers.critic_trunk is None or grads.critic_trunk is None:
+            _back_trunk(layers.trunk, grads.trunk, "at trunk", passed.trunk, at_actor.add_(at_critic))
+        else:
+            _back_trunk(layers.trunk, grads.trunk, "at actor trunk", passed.trunk, at_actor)
+            _back_trunk(layers.critic_trunk, grads.critic_trunk, "at critic trunk", passed.critic_trunk, at_critic)
+
+
+class Scratch(threading.local):
+    """Memory for intermediate results, kept by each thread: fresh memory costs more than what is computed in it."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[str, int], Tensor] = {}
+
+    def take(self, name: str, rows: int, columns: int) -> Tensor:
+        """An uninitialised float32 [rows, columns]; the same memory for every caller that gives this name."""
+        found = self._buffers.get((name, columns))
+        if found is None or len(found) < rows:
+            found = self._buffers[name, columns] = torch.empty(rows, columns)
+        return found[:rows]
+
+
+scratch = Scratch()
+
+
+@loop
+def _tanh(x):
+    """In place, all of a contiguous array."""
+    flat = x.ravel()
+    for i in range(flat.size):
+        flat[i] = _ONE - _TWO / (exp(_TWO * flat[i]) + _ONE)
+
+
+@loop
+def _through_tanh(activations, gradient):
+    """Gradient at the inputs of tanh, in place, from that at its outputs."""
+    y, g = activations.ravel(), gradient.ravel()
+    for i in range(y.size):
+        g[i] *= _ONE - y[i] * y[i]
+
+
+def _forward_trunk(trunk: list[Layer[Tensor]], name: str, inputs: Tensor) -> list[Tensor]:
+    """The inputs and then the activations of every hidden layer."""
+    activations = [inputs]
+    for k, layer in enumerate(trunk):
+        hidden = _linear(layer, f"{name} {k}", activations[-1])
+        _tanh(hidden.numpy())
+        activations.append(hidden)
+    return activations
+
+
+def _linear(layer: Layer[Tensor], name: str, inputs: Tensor) -> Tensor:
+    out = scratch.take(name, inputs.shape[0], layer.bias.shape[0])
+    return torch.addmm(layer.bias, inputs, layer.weight.t(), out=out)
+
+
+def _back_trunk(
+    trunk: list[Layer[Tensor]], grads: list[Layer[Tensor]], name: str, activations: list[Tensor], gradient: Tensor
+) -> None:
+    """Write the trunk's gradients, given the one at its last activations."""
+    for k in range(len(trunk) - 1, -1, -1):
+        _through_tanh(activations[k + 1].numpy(), gradient.numpy())
+        gradient = _back_linear(trunk[k], grads[k], f"{name} {k}", activations[k], gradient, inputs_too=k > 0)
+
+
+def _back_linear(
+    layer: Layer[Tensor], grad: Layer[Tensor], name: str, inputs: Tensor, gradient: Tensor, inputs_too: bool = True
+) -> Tensor:
+    """Write a layer's gradients and return the one at its inputs."""
+    torch.mm(gradient.t(), inputs, out=grad.weight)
+    torch.sum(gradient, dim=0, out=grad.bias)
+    if not inputs_too:
+        return gradient
+    return torch.mm(gradient, layer.weight, out=scratch.take(name, *inputs.shape))

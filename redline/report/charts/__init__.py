@@ -1,0 +1,1 @@
+"""Charts: functions that turn numbers into a `Drawing`. Each file is one kind of chart."""

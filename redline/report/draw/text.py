@@ -1,0 +1,36 @@
+"""Text: how much room they take, and how they are made safe to put into a page."""
+
+from __future__ import annotations
+
+import html
+import re
+from unicodedata import east_asian_width
+
+FONT = "-apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def escape(words: object) -> str:
+    """Text that is safe inside HTML and SVG, attributes included."""
+    return html.escape(NOT_XML.sub("\ufffd", str(words)))
+
+
+def one_line(words: str) -> str:
+    """Text without line breaks and without what no font has a letter for."""
+    return NOT_XML.sub("\ufffd", " ".join(words.splitlines()))
+
+
+def text_width(words: str, size: float = 12) -> float:
+    """Roughly how many pixels the words take. A little too many is better than too few."""
+    narrow, wide = "ijltfrI.,:;'|!()[]/ ", "mwMW%@…"
+    return size * sum(
+        0.33 if letter in narrow else 0.95 if letter in wide or east_asian_width(letter) in "WF" else 0.57
+        for letter in words
+    )
+
+
+def fit(words: str, room: float, size: float = 12) -> str:
+    """The words, with the end cut off where they would take more than `room` pixels."""
+    while words and text_width(words, size) > room:
+        words = words[:-2] + "…" if len(words) > 2 else ""
+    return words

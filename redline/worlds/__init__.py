@@ -1,0 +1,1 @@
+"""Worlds: a folder for each simulator, and the only place where one is known by name. `registry` finds them."""

@@ -1,0 +1,32 @@
+"""CAGE Challenge 2: defend a network of 13 hosts. Compiled, and beside it the original simulator."""
+
+from redline.worlds.cage2.rules.scenario import Scenario
+from redline.worlds.world import GymnasiumId, Named, Original, World
+
+_HERE = "redline.worlds.cage2"
+
+CAGE2 = World(
+    name="cage2",
+    about="CAGE Challenge 2: defend a network of 13 hosts against Red (52 bits, 145 actions)",
+    single=Named(f"{_HERE}.env:make_single"),
+    batch=Named(f"{_HERE}.env:make_batch"),
+    gymnasium=GymnasiumId("redline/Cage2-v0", f"{_HERE}.env:Cage2Env", f"{_HERE}.env:Cage2VectorEnv"),
+    options=Scenario,
+    steps=lambda name: 50_000_000,
+    eval_episodes=1000,
+    grade=Named(f"{_HERE}.protocol:grade"),
+    is_baseline=Named(f"{_HERE}.baselines:is_baseline"),
+    score=Named(f"{_HERE}.protocol:SCORE"),
+    sections=Named(f"{_HERE}.pages:sections"),
+    verify=Named(f"{_HERE}.verify:VERIFY"),
+    workflows=Named(f"{_HERE}.workflow:WORKFLOWS"),
+    original=Original("CybORG", lambda name, options, seconds: 370.0),
+)
+CYBORG = World(
+    name="cyborg",
+    about="The original CAGE-2 simulator, where it is installed",
+    single=Named(f"{_HERE}.original:make_cyborg"),
+    prefix="cyborg:",
+    examples={"cyborg:B_lineAgent": "the original CAGE-2 simulator, where it is installed"},
+)
+WORLDS = (CAGE2, CYBORG)

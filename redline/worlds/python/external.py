@@ -1,0 +1,63 @@
+"""Envs of your own: `external:package.module:factory` names a function or class that makes one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.vector import VectorEnv
+
+from redline.errors import RedlineError
+from redline.worlds.loading import load_object, names_object
+
+PREFIX = "external:"
+
+
+def make_external(spec: str, **options: Any) -> gym.Env:
+    """One env, made by the factory that `spec` names. What goes wrong inside the factory is raised as it is."""
+    factory = load_factory(spec)
+    _require_options(spec, factory, options)
+    env = factory(**options)
+    if isinstance(env, gym.Env):
+        return env
+    made = f"The factory of {spec!r} returns {_describe(env)}"
+    if isinstance(env, VectorEnv):
+        raise RedlineError(f"{made}, which is many envs. Return a single one: Redline makes the copies itself.")
+    if callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None)):
+        raise RedlineError(
+            f"{made}, which is no gymnasium.Env though it has step and reset. Wrap it in a gymnasium.Env whose reset "
+            "returns (obs, info) and whose step returns (obs, reward, terminated, truncated, info)."
+        )
+    raise RedlineError(f"{made}, which is no gymnasium.Env. Return one.")
+
+
+def load_factory(spec: str) -> Callable[..., gym.Env]:
+    """The factory that `external:package.module:factory` names, ready to be called with the env's options."""
+    path = spec.removeprefix(PREFIX)
+    if not names_object(path):
+        raise RedlineError(f"The env {spec!r} does not name a factory. Write {PREFIX}package.module:factory.")
+    found = load_object(path, f"{PREFIX}package.module:factory")
+    if not callable(found):
+        raise RedlineError(
+            f"The env {spec!r} names {_describe(found)}, which cannot be called. Name a function or a class that makes "
+            "an env."
+        )
+    return found
+
+
+def _require_options(spec: str, factory: Callable[..., gym.Env], options: dict[str, Any]) -> None:
+    """Tell options the factory does not take from errors inside it."""
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # some built-in callables have none
+        return
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        raise RedlineError(f"The factory of {spec!r} cannot be called as {signature}: {error}.") from error
+
+
+def _describe(thing: Any) -> str:
+    return "None" if thing is None else f"an object of type {type(thing).__name__}"

@@ -1,0 +1,119 @@
+"""A command line that cannot be read is explained in one line, in our own words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import tyro
+
+from redline.cli import main
+from redline.cli.options import parse
+from redline.errors import RedlineError
+
+
+@dataclass(frozen=True)
+class Paint:
+    """How it is painted."""
+
+    coats: int = 2
+    """Layers of paint."""
+    mix: tuple[int, ...] = (1, 2)
+    """Parts of each colour."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order."""
+
+    what: tyro.conf.Positional[str]
+    """A thing, such as a chair."""
+    how_many: int | None = None
+    """A number."""
+    price: float = 9.5
+    """A number with a point."""
+    colour: Literal["red", "green"] = "red"
+    """A choice."""
+    wrapped: bool = False
+    """A switch."""
+    to: Path | None = None
+    """A place."""
+    paint: Paint = field(default_factory=Paint)
+    """Nested, and yet in the same list."""
+    quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
+    """A switch with a short name."""
+
+    def __post_init__(self) -> None:
+        if self.what == "horse":
+            raise ValueError("there are no horses")
+
+
+MISTAKES = {
+    "": "order needs WHAT: a thing, such as a chair.",
+    "chair --how-many three": "--how-many three cannot be read: it takes a whole number. Try --how-many 1000.",
+    "chair --how-many 1e6": "--how-many 1e6 cannot be read: it takes a whole number. Try --how-many 1000000.",
+    "chair --how-many": "--how-many needs a value. Try --how-many 1000.",
+    "chair --how-many --wrapped": "--how-many needs a value. Try --how-many 1000.",
+    "chair --how-mny 3": "order has no option --how-mny. Did you mean --how-many? See redline order --help.",
+    "chair --x=3": "order has no option --x. See redline order --help.",
+    "chair -x": "order has no option -x. See redline order --help.",
+    "chair --price cheap": "--price cheap cannot be read: it takes a number. Try --price 9.5.",
+    "chair --colour gren": "--colour gren is none of red, green. Try --colour green.",
+    "chair --mix 1,b": "--mix 1,b cannot be read: it takes whole numbers with commas between them. Try --mix 1,2.",
+    "chair --coats few": "--coats few cannot be read: it takes a whole number. Try --coats 2.",
+    "chair table": "order has no place for 'table'. Leave it out, or see redline order --help.",
+    "chair --wrapped no": "--wrapped takes no value, and 'no' was given. Write --no-wrapped.",
+    "chair --wrapped=true": "--wrapped takes no value, and 'true' was given. Write --wrapped.",
+}
+
+
+@pytest.mark.parametrize("columns", ["60", "200"])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_explained_in_one_line(mistake, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(RedlineError) as error:
+        parse("order", Order, mistake.split())
+    assert str(error.value) == MISTAKES[mistake]
+
+
+def test_a_value_that_the_dataclass_itself_refuses_is_told_without_the_frame_around_it(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(RedlineError) as error:
+        parse("order", Order, ["horse"])
+    assert "there are no horses" in str(error.value)
+    assert not set("│╭╰─╮╯\n") & set(str(error.value))
+
+
+@pytest.mark.parametrize(
+    "line", ["chair", "chair --how-many none -q", "chair --how-many -3 --no-wrapped", "--to a/b --mix 4,5 chair"]
+)
+def test_what_can_be_read_is_read(line):
+    assert parse("order", Order, line.split()).what == "chair"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("eval", "eval needs TARGET: a run folder"),
+        ("new", "new needs NAME: name of the world"),
+        ("report", "Try: redline report runs/NAME."),
+        ("verify", "Try: redline verify cage2"),
+        ("solve", "Try: redline solve petri:"),
+        ("train cage2 --total-steps abc", "Try --total-steps 1000."),
+        ("train cage2 --lerning-rate 1", "Did you mean --learning-rate?"),
+        ("train cage2 --turbo false", "Write --no-turbo."),
+        ("train cage2 petri:cluster/J-0", "no place for 'petri:cluster/J-0'"),
+        ("train --resume runs/a cage2", "leave out cage2."),
+        ("train cage2 --resume runs/a", "leave out cage2."),
+        ("train --resume runs/a --gamma 0.9", "leave out --gamma."),
+        ("eval sleep --gantt x.svg", "--gantt is for petri, not for cage2"),
+    ],
+)
+def test_commands_explain_mistakes_in_words_of_our_own(line, says, capsys):
+    assert main(line.split()) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert says in said
+    for word in ("STR", "INT", "FLOAT", "Traceback", "rror parsing", "nrecognized", "literal", "│"):
+        assert word not in said

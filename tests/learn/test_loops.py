@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from redline.compiled.disk import KernelCache
+from redline.compiled.stamp import UnseenError, stamp
+from redline.learn import loops
+from redline.learn.heads import categorical
+from redline.learn.network import compiled_pass
+
+
+def test_exp_is_that_of_numpy_within_float_rounding():
+    for x in np.linspace(-86, 87, 999).astype(np.float32):
+        assert loops.exp(x) == pytest.approx(float(np.exp(np.float64(x))), rel=1e-6)
+
+
+def test_exp_of_what_is_masked_is_exactly_zero():
+    assert loops.exp(np.float32(categorical.MASKED)) == 0.0
+
+
+@pytest.mark.parametrize("compiled", [compiled_pass._tanh, categorical._fill, categorical._soften])
+def test_the_arithmetic_that_loops_share_is_part_of_the_stamp_of_each(compiled, monkeypatch):
+    """Machine code on disk is then outdated as soon as that arithmetic is edited."""
+    assert isinstance(compiled._cache, KernelCache)
+    stamp(compiled)
+    monkeypatch.setattr(loops, "_C7", np.float32(0.5))
+    with pytest.raises(UnseenError, match="_C7 in exp"):
+        stamp(compiled)
+
+
+def test_a_loop_has_the_same_stamp_in_every_process():
+    """Or it would be compiled anew in each."""
+    script = (
+        "from redline.compiled.stamp import stamp; from redline.learn.heads import categorical as c;"
+        "print(stamp(c._soften), stamp(c._gradient))"
+    )
+    stamps = {
+        subprocess.check_output([sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": seed})
+        for seed in ("1", "2")
+    }
+    assert len(stamps) == 1

@@ -1,0 +1,215 @@
+"""One network, three passes: torch, compiled and numpy."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from redline.learn.network import compiled_pass, numpy_pass
+from redline.learn.network.layers import Network
+from redline.learn.network.torch_pass import TorchNetwork
+from redline.threads import use_threads
+
+use_threads(1)  # as in training: networks this small gain nothing from torch's own threads
+
+HIDDEN = [(), (8,), (5, 7, 3)]
+NETWORKS = [
+    Network(4, 6, hidden, shared, num_free) for hidden in HIDDEN for shared in (False, True) for num_free in (0, 2)
+]
+any_network = pytest.mark.parametrize("sizes", NETWORKS, ids=str)
+
+
+def make_network(sizes: Network, scale: float = 1.0) -> TorchNetwork:
+    """A network with random weights, all of them multiplied by `scale`."""
+    torch.manual_seed(0)
+    network = TorchNetwork(sizes)
+    with torch.no_grad():
+        network.weights.copy_(scale * torch.randn_like(network.weights))
+    return network
+
+
+def inputs(count: int = 50) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32))
+
+
+def by_torch(network: TorchNetwork) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs and state values."""
+    with torch.no_grad():
+        outputs, values = network(inputs())
+    return outputs.numpy(), values.numpy()
+
+
+def by_hand(network: TorchNetwork) -> tuple[np.ndarray, np.ndarray]:
+    passed = compiled_pass.forward(network.layers(), inputs())
+    return passed.outputs.numpy().copy(), passed.values.numpy()[:, 0].copy()
+
+
+def by_numpy(network: TorchNetwork) -> tuple[np.ndarray, np.ndarray]:
+    layers = network.sizes.layers(network.weights.detach().numpy())
+    return numpy_pass.forward(layers, inputs().numpy())
+
+
+# The passes
+
+
+@any_network
+@pytest.mark.parametrize("another_pass", [by_hand, by_numpy])
+def test_all_passes_give_the_same_outputs_and_values(sizes, another_pass):
+    network = make_network(sizes)
+    for found, expected in zip(another_pass(network), by_torch(network), strict=True):
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [3.0, 100.0, 10_000.0])
+@pytest.mark.parametrize("another_pass", [by_hand, by_numpy])
+def test_all_passes_give_the_same_for_huge_weights(scale, another_pass):
+    network = make_network(Network(4, 6, (8,)), scale)
+    for found, expected in zip(another_pass(network), by_torch(network), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * scale)
+
+
+@any_network
+def test_numpy_gives_the_same_values_without_the_outputs(sizes):
+    network = make_network(sizes)
+    layers = sizes.layers(network.weights.detach().numpy())
+    np.testing.assert_array_equal(numpy_pass.state_values(layers, inputs().numpy()), by_numpy(network)[1])
+
+
+@any_network
+def test_the_gradient_by_hand_is_that_of_autograd(sizes):
+    network = make_network(sizes)
+    rng = np.random.default_rng(1)
+    outputs_grad = torch.from_numpy(rng.normal(size=(50, 6)).astype(np.float32))
+    values_grad = torch.from_numpy(rng.normal(size=50).astype(np.float32))
+    outputs, values = network(inputs())
+    ((outputs * outputs_grad).sum() + values @ values_grad).backward()
+    found = torch.full((sizes.num_weights,), np.nan)
+    passed = compiled_pass.forward(network.layers(), inputs())
+    grads = sizes.layers(found)
+    compiled_pass.backward(network.layers(), grads, passed, outputs_grad.clone(), values_grad.unsqueeze(1))
+    expected = network.weights.grad
+    assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+def test_free_outputs_are_the_same_whatever_is_seen():
+    network = make_network(Network(4, 6, (8,), num_free=2))
+    outputs, _ = by_torch(network)
+    assert (outputs[:, 4:] == network.weights[-2:].numpy()).all()
+    assert (outputs[:, :4].std(axis=0) > 0).all()
+
+
+# Layers
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_a_shared_network_has_one_trunk_and_a_separate_one_two(hidden):
+    trunk = sum(inputs * outputs + outputs for inputs, outputs in pairwise((4, *hidden)))
+    ends = (hidden[-1] if hidden else 4) * 7 + 7
+    assert Network(4, 6, hidden, shared=True).num_weights == trunk + ends
+    assert Network(4, 6, hidden, shared=False).num_weights == 2 * trunk + ends
+
+
+@any_network
+def test_a_vector_has_as_many_weights_as_the_layers(sizes):
+    assert make_network(sizes).weights.numel() == sizes.num_weights
+
+
+@any_network
+def test_layers_are_the_parameters_in_their_order(sizes):
+    network = make_network(sizes)
+    layers = network.layers()
+    flat = [*layers.trunk, *(layers.critic_trunk or []), layers.actor, layers.critic]
+    tensors = [tensor for layer in flat for tensor in layer] + ([layers.free] if sizes.num_free else [])
+    for tensor, parameter in zip(tensors, network.parameters(), strict=True):
+        assert torch.equal(tensor, parameter)
+    assert (layers.critic_trunk is None) == sizes.shared
+
+
+def test_layers_of_numpy_and_of_torch_are_cut_alike():
+    sizes = Network(4, 6, (8, 3), num_free=2)
+    numbers = np.arange(sizes.num_weights, dtype=np.float32)
+    ours, others = sizes.layers(numbers), sizes.layers(torch.from_numpy(numbers))
+    np.testing.assert_array_equal(ours.critic_trunk[1].weight, others.critic_trunk[1].weight.numpy())
+    np.testing.assert_array_equal(ours.actor.bias, others.actor.bias.numpy())
+    assert ours.free.tolist() == others.free.tolist() == [sizes.num_weights - 2, sizes.num_weights - 1]
+
+
+# One vector
+
+
+def is_shared(network: TorchNetwork) -> bool:
+    """Whether writing to the vector writes to the layers, for weights and gradients alike."""
+    with torch.no_grad():
+        kept, kept_grad = network.weights.clone(), network.weights.grad.clone()
+        network.weights.fill_(0.25)
+        network.weights.grad.fill_(0.75)
+        result = all((each == 0.25).all() and (each.grad == 0.75).all() for each in network.parameters())
+        network.weights.copy_(kept)
+        network.weights.grad.copy_(kept_grad)
+    return result
+
+
+@any_network
+def test_the_vector_of_weights_is_shared_with_the_layers(sizes):
+    assert is_shared(TorchNetwork(sizes))
+
+
+@any_network
+def test_the_vector_is_still_shared_after_loading_weights(sizes):
+    network, other = TorchNetwork(sizes), make_network(sizes)
+    vector = network.weights
+    network.load_state_dict(other.state_dict())
+    assert network.weights is vector
+    assert torch.equal(vector, other.weights)
+    assert is_shared(network)
+
+
+def test_the_vector_is_still_shared_after_optimiser_steps():
+    network = make_network(Network(4, 6, (8,)))
+    vector = network.weights
+    optimizer = torch.optim.Adam([vector], fused=True)
+    before = vector.clone()
+    for _ in range(3):
+        outputs, values = network(torch.ones(2, 4))
+        (outputs.square().sum() + values.sum()).backward()
+        optimizer.step()
+    assert network.weights is vector
+    assert (vector != before).any()
+    assert is_shared(network)
+
+
+def test_the_vector_takes_the_gradient_that_autograd_leaves_in_the_layers():
+    network = make_network(Network(4, 6, (8,)))
+    assert not network.weights.grad.any()
+    outputs, values = network(torch.ones(2, 4))
+    (outputs.square().sum() + values.sum()).backward()
+    expected = torch.cat([parameter.grad.reshape(-1) for parameter in network.parameters()])
+    assert expected.any()
+    assert torch.equal(network.weights.grad, expected)
+
+
+def test_a_network_that_was_moved_gets_a_new_vector():
+    network = make_network(Network(4, 6, (8,)))
+    expected = network.weights.clone()
+    network.double()
+    assert network.weights.dtype == torch.float64
+    assert torch.equal(network.weights.float(), expected)
+    assert is_shared(network)
+
+
+def test_saved_weights_have_names_and_shapes_of_layers():
+    names = {name: tuple(tensor.shape) for name, tensor in TorchNetwork(Network(4, 6, (8,))).state_dict().items()}
+    assert names == {
+        "trunk.0.weight": (8, 4),
+        "trunk.0.bias": (8,),
+        "critic_trunk.0.weight": (8, 4),
+        "critic_trunk.0.bias": (8,),
+        "actor.weight": (6, 8),
+        "actor.bias": (6,),
+        "critic.weight": (1, 8),
+        "critic.bias": (1,),
+    }
