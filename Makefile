@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS   ?= 2  # processes that run tests at the same time
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: train test quick slow-list lint format bench soak clean help
+.PHONY: train test again quick slow-list lint format bench soak clean help
 .DEFAULT_GOAL := help
 
 train: $(VENV)/.installed ## train a CAGE-2 defender (half a minute), score it, write its report
@@ -14,6 +14,9 @@ train: $(VENV)/.installed ## train a CAGE-2 defender (half a minute), score it, 
 
 test: $(VENV)/.installed-dev ## run all tests (at most 8 minutes on 2 cores; ARGS="tests/learn -k gae" for some of them)
 	$(PYTEST) $(ARGS)
+
+again: $(VENV)/.installed-dev ## run the tests that failed once more, one at a time
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 quick: $(VENV)/.installed-dev ## run the tests that take less than a second each (at most 90 seconds), for everyday work
 	$(PYTEST) -m "not slow" $(ARGS)
