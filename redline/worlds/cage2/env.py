@@ -19,6 +19,7 @@ from redline.worlds.cage2.rules.state import new_state
 from redline.worlds.results import StepResults
 
 NO_FIX_COMPLIANCE = 0.5  # of an episode in which nothing was fixed
+EXPANDED_BY = {"reduced": kernel.expand_actions, "useful": kernel.expand_useful}
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Cage2VectorEnv(BatchEnv):
         endless = self.scenario if autoreset else dataclasses.replace(self.scenario, max_steps=0)
         self._settings = endless.settings()
         self._step, self._reset = at_speed(kernel.step, turbo), at_speed(kernel.reset, turbo)
-        self._expand = at_speed(kernel.expand_actions, turbo) if self.scenario.actions == "reduced" else None
+        expand = EXPANDED_BY.get(self.scenario.actions)
+        self._expand = None if expand is None else at_speed(expand, turbo)
         self.state = new_state(num_envs, any_seed())
         self._final_lost = np.zeros(num_envs, np.int32)
         self._expanded = np.zeros(num_envs, np.int64)
@@ -110,8 +112,11 @@ class Cage2VectorEnv(BatchEnv):
         return {"records": self.state}
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
-        """Go on from a snapshot; those of earlier versions call the observations `packed`."""
+        """Go on from a snapshot; those of earlier versions call the observations `packed`, and have shorter records."""
         named = {("obs" if name == "packed" else name): array for name, array in snapshot.items()}
+        records = named.get("records")
+        if records is not None and records.ndim == 2 and records.shape[1] < self.state.itemsize:
+            named["records"] = np.pad(records, ((0, 0), (0, self.state.itemsize - records.shape[1])))
         return super().restore(named)
 
     def true_state(self) -> TrueState:

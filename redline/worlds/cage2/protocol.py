@@ -118,9 +118,9 @@ def evaluate_cage2(
     for rules in rule_sets:
         for length in lengths:
             for agent in red_agents:
-                # scores are the environment's own reward: obedience to a workflow pays nothing here
+                # scores are the environment's own reward: neither obedience nor tidiness counts here
                 setting = dataclasses.replace(
-                    scenario, rules=rules, max_steps=length, red_agent=agent, alignment_lambda=0.0
+                    scenario, rules=rules, max_steps=length, red_agent=agent, alignment_lambda=0.0, tidy=0.0
                 )
                 found = score(_returns(player, setting, episodes, seed, deterministic))
                 scores.append(SettingScore(rules, agent, length, **dataclasses.asdict(found)))

@@ -713,7 +713,7 @@ def test_scan_memory_starts_empty_in_a_new_episode():
 def test_a_scan_hidden_behind_an_earlier_host_in_the_same_step_is_not_remembered():
     game = Game(observation="table+scan")
     game.state.activity[0] = 0b01 << 4 * HOST_ID["User1"] | 0b01 << 4 * HOST_ID["User4"]
-    observe(game.state[0], game.settings.observation, game.packed, 0)
+    observe(game.state[0], game.settings, game.packed, 0)
     scanned = dict(zip(game.encoding.names[52:], game.encoding.decode(game.packed)[0, 52:].tolist(), strict=True))
     assert [name for name, value in scanned.items() if value] == ["User1.scanned"]
     assert scanned["User1.scanned"] == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from redline.compiled.rng import uniform
 from redline.compiled.speed import kernel
 from redline.worlds.cage2.rules.draws import count_bits, draw_green
+from redline.worlds.cage2.rules.memory import forget
 from redline.worlds.cage2.rules.obedience import close_account, open_account, pay_for_fix, pay_for_idleness
 from redline.worlds.cage2.rules.observe import (
     NO,
@@ -33,6 +34,7 @@ from redline.worlds.cage2.rules.scenario import (
     FOOTHOLD,
     MAIL_SERVERS,
     MEANDER,
+    MEMORY,
     NUM_HOSTS,
     OP_SERVER,
     RED_SLEEP,
@@ -40,6 +42,8 @@ from redline.worlds.cage2.rules.scenario import (
     REDUCED_RESTORE,
     TRUE,
     UNKNOWN,
+    USEFUL,
+    USEFUL_DECOYS,
     USER_SUBNET,
 )
 
@@ -73,6 +77,8 @@ def begin(env, settings):
     env.scans_noticed = 0
     env.last_action = env.latest_scan = -1
     env.impossible = 0
+    if settings.observation == MEMORY:
+        forget(env)
     if not env.scripted:
         env.red_agent = draw_red_agent(env, settings)
 
@@ -213,17 +219,19 @@ def step(state, first, last, actions, settings, packed, rewards, ended, final_pa
     """Advance envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order.
 
     An env whose time is up shows its last observation and its score in `final_*` and begins again at once. With a
-    workflow the reward includes what obedience pays; `final_lost` never does.
+    workflow the reward includes what obedience pays, and with `tidy` what needless acts cost; `final_lost` never does.
     """
     for i in range(first, last):
         env = state[i]
         paid = pay_for_fix(env, int(actions[i]), settings) if settings.workflow else 0.0
         lost = play(env, int(actions[i]), settings)
-        observe(env, settings.observation, packed, i)
+        observe(env, settings, packed, i)
         ended[i] = env.clock == settings.max_steps
         if ended[i] and settings.workflow:
             paid += pay_for_idleness(env, settings)
             close_account(env)
+        if actions[i] != BLUE_SLEEP:
+            paid -= settings.tidy
         rewards[i] = lost / -10.0 + paid
         if ended[i]:
             # word by word: slices count references, and threads would contend for the count
@@ -240,17 +248,29 @@ def expand_actions(state, first, last, reduced, actions):
     for i in range(first, last):
         action = int(reduced[i])
         if action >= REDUCED_DECOY:
-            action = next_decoy(state[i], action - REDUCED_DECOY)
+            action = next_decoy(state[i], action - REDUCED_DECOY, DECOYS_BY_WORTH)
         elif action >= REDUCED_RESTORE:
             action += BLUE_RESTORE - REDUCED_RESTORE
         actions[i] = action
 
 
 @kernel
-def next_decoy(env, host):
+def expand_useful(state, first, last, useful, actions):
+    """Actions of the useful set as actions of the full one; their decoys are those that can be of use."""
+    for i in range(first, last):
+        action = int(USEFUL[useful[i]])
+        if action >= REDUCED_DECOY:
+            action = next_decoy(state[i], action - REDUCED_DECOY, USEFUL_DECOYS)
+        elif action >= REDUCED_RESTORE:
+            action += BLUE_RESTORE - REDUCED_RESTORE
+        actions[i] = action
+
+
+@kernel
+def next_decoy(env, host, by_worth):
     """The action that starts the best decoy not yet running on `host`; Sleep when there is none."""
-    for k in range(len(DECOYS_BY_WORTH)):
-        decoy = int(DECOYS_BY_WORTH[k])
+    for k in range(len(by_worth)):
+        decoy = int(by_worth[k])
         if (int(env.decoys[host]) >> decoy) & 1 == 0 and accepts(env, host, decoy):
             return BLUE_DECOY + decoy * NUM_HOSTS + host
     return BLUE_SLEEP

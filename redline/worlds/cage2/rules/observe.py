@@ -3,7 +3,7 @@
 All observations are small integers, packed into 64-bit words. Word 0 is the table: bit `4h..4h+3` of host `h` holds
 A1, A0 (activity: none 00, scan 10, exploit 11) and C1, C0 (compromised: no 00, unknown 10, user 01, privileged 11), in
 the order of the 52 values. `table+scan` adds a word with two bits for each of ten hosts; `history` keeps older tables in
-the words that follow, then two words of decoys and one with Blue's last action.
+the words that follow, then two words of decoys and one with Blue's last action. `memory` and `truth` have their own files.
 """
 
 from __future__ import annotations
@@ -12,19 +12,24 @@ import numpy as np
 
 from redline.compiled.speed import kernel
 from redline.worlds.cage2.rules.draws import count_bits
+from redline.worlds.cage2.rules.memory import pack_memory, remember
+from redline.worlds.cage2.rules.remembered import MEMORY_TABLE, PLACES
 from redline.worlds.cage2.rules.scenario import (
     BLUE_ANALYSE,
     DECOYS,
     HISTORY,
     HOSTS,
+    MEMORY,
     NUM_DECOYS,
     NUM_HOSTS,
     SPECIAL_PORT,
     TABLE_SCAN,
+    TRUTH,
     TYPES,
     Scenario,
     parse_order,
 )
+from redline.worlds.cage2.rules.truth import pack_truth, truth_fields
 from redline.worlds.encoding import Field, Words
 
 QUIET, SCAN, ATTACK = 0b00, 0b01, 0b11  # activity, as bits A1 + 2 A0
@@ -124,19 +129,26 @@ def pack_action(action):
 
 
 @kernel
-def observe(env, observation, packed, i):
+def observe(env, settings, packed, i):
     """Write env `i`'s packed observation after a step. `packed` [N, words] still holds the one before it."""
-    if observation == HISTORY:
+    if settings.observation == HISTORY:
         tables = packed.shape[1] - 3
         for k in range(tables - 1, 0, -1):
             packed[i, k] = packed[i, k - 1]
         packed[i, tables] = pack_decoys(env, 0, DECOYS_PER_WORD)
         packed[i, tables + 1] = pack_decoys(env, DECOYS_PER_WORD, NUM_HOSTS)
         packed[i, tables + 2] = pack_action(int(env.last_action))
-    elif observation == TABLE_SCAN:
+    elif settings.observation == TABLE_SCAN:
         notice_scan(env)
         packed[i, 1] = pack_scans(env)
+    elif settings.observation == MEMORY:
+        remember(env, settings.leaderboard)
+        pack_memory(env, packed, i)
+    elif settings.observation == TRUTH:
+        pack_truth(env, packed, i)
     packed[i, 0] = env.table | env.activity
+    if settings.observation == MEMORY:
+        packed[i, 0] &= MEMORY_TABLE
 
 
 @kernel
@@ -165,6 +177,10 @@ def _fields(scenario: Scenario) -> list[Field]:
     table = [Field(f"{host}.{columns[c]}", 0, 4 * h + c) for h, host in enumerate(HOSTS) for c in range(4)]
     if scenario.observation == "table":
         return table
+    if scenario.observation == "memory":
+        return [Field(*place) for place in PLACES]
+    if scenario.observation == "truth":
+        return table + truth_fields()
     if scenario.observation == "table+scan":
         return table + [Field(f"{HOSTS[h]}.scanned", 1, 2 * k, 2, high=2) for k, h in enumerate(SCAN_HOSTS)]
     tables = scenario.history

@@ -139,15 +139,30 @@ NUM_ACTIONS = BLUE_RESTORE + NUM_HOSTS
 REDUCED_RESTORE, REDUCED_DECOY = 28, 41
 """The reduced set begins like the full one, but has one block of decoys, at its end."""
 NUM_REDUCED_ACTIONS = REDUCED_DECOY + NUM_HOSTS
+DECOY_ROOM = {1: 3, 2: 1, 3: 1, 7: 3, 9: 4, 10: 4}
+"""Decoys that a host takes, for each that is worth any: Enterprise0-2, Op_Server0, User1 and User2."""
+_DEFENDED, _OP_HOSTS = (1, 2, 3, 7, 9, 10, 11, 12), (4, 5, 6)
+USEFUL = np.array(
+    [
+        BLUE_SLEEP,
+        *(block + host for block in (BLUE_ANALYSE, BLUE_REMOVE, REDUCED_RESTORE) for host in _DEFENDED),
+        *(REDUCED_DECOY + host for host in DECOY_ROOM),
+        *(block + host for block in (BLUE_REMOVE, REDUCED_RESTORE) for host in _OP_HOSTS),
+    ],
+    np.int64,
+)
+"""The actions that ever help, by their numbers in the reduced set."""
+USEFUL_DECOYS = np.array([1, 2, 6, 0, 3, 5, 4], np.int8)
+"""Their decoys, best first. Vsftpd, which opens a port that Apache opens anyway, is left out."""
 GREEN_TARGETS = np.array([8, 9, 10, 11, 12, 1, 2, 3], np.int8)
 
 RED_AGENTS = ("B_lineAgent", "RedMeanderAgent", "SleepAgent")
 B_LINE, MEANDER, RED_SLEEP = range(3)
 RULES = ("final", "leaderboard")
 WRAPPERS = ("official", "cw2")
-OBSERVATIONS = ("table", "table+scan", "history")
-TABLE, TABLE_SCAN, HISTORY = range(3)
-ACTIONS = ("all", "reduced")
+OBSERVATIONS = ("table", "table+scan", "history", "memory", "truth")
+TABLE, TABLE_SCAN, HISTORY, MEMORY, TRUTH = range(5)
+ACTIONS = {"all": NUM_ACTIONS, "reduced": NUM_REDUCED_ACTIONS, "useful": len(USEFUL)}
 GREEN_AGENTS = ("SleepAgent", "GreenAgent")
 
 
@@ -167,6 +182,7 @@ class Settings(NamedTuple):
     bonus: float
     penalty: float
     count_foothold: bool
+    tidy: float
 
 
 @dataclass(frozen=True)
@@ -184,11 +200,15 @@ class Scenario:
     wrapper: str = "official"
     """Observation wrapper: official, or cw2 (shipped with the winning agent)."""
     observation: str = "table"
-    """table (52 bits), table+scan (plus who was scanned) or history (the last tables and Blue's own doings)."""
+    """table (52 bits), table+scan (plus who was scanned), history (the last tables and Blue's own doings), memory (all
+    that Blue can know and a defender needs), or truth (everything; to see what that is worth, never to play with)."""
     history: int = 4
     """Tables kept by the history observation."""
     actions: str = "all"
-    """all (145), or reduced (54): one action per host that deploys its next best decoy."""
+    """all (145), reduced (54): one action per host that deploys its next best decoy, or useful (37): those of them that
+    ever help."""
+    tidy: float = 0.0
+    """Cost of every action but Sleep, to train a defender that does nothing without need. No score counts it."""
     workflow: str = ""
     """Order of repair to obey, all five types joined by commas (defender, enterprise, op_server, op_host, user)."""
     alignment_lambda: float = 30.0
@@ -208,7 +228,9 @@ class Scenario:
         _require("rule set", self.rules, RULES)
         _require("wrapper", self.wrapper, WRAPPERS)
         _require("observation", self.observation, OBSERVATIONS)
-        _require("action set", self.actions, ACTIONS)
+        _require("action set", self.actions, tuple(ACTIONS))
+        if not 0 <= self.tidy <= 1:
+            raise RedlineError(f"--tidy {self.tidy:g} cannot work: it must be 0 to 1. Try --tidy 0.003.")
         parse_order(self.workflow or ",".join(TYPES))
         if self.max_steps < 0:
             raise RedlineError(f"An episode of {self.max_steps} steps cannot be played. Try --max-steps 100.")
@@ -223,7 +245,7 @@ class Scenario:
     @property
     def num_actions(self) -> int:
         """How many actions Blue chooses from."""
-        return NUM_ACTIONS if self.actions == "all" else NUM_REDUCED_ACTIONS
+        return ACTIONS[self.actions]
 
     def settings(self) -> Settings:
         """The scenario as numbers for the kernel."""
@@ -242,6 +264,7 @@ class Scenario:
             bonus=float(self.alignment_lambda * self.compliance_bonus),
             penalty=float(self.alignment_lambda * self.violation_penalty),
             count_foothold=self.count_foothold,
+            tidy=float(self.tidy),
         )
 
 
@@ -282,8 +305,9 @@ def describe_action(action: int) -> str:
 
 
 def action_names(actions: str) -> tuple[str, ...]:
-    """Blue's actions of the set `all` or `reduced`, in words."""
+    """Blue's actions of a set, in words."""
     if actions == "all":
         return tuple(describe_action(action) for action in range(NUM_ACTIONS))
     plain = [describe_action(action) for action in range(REDUCED_RESTORE)]
-    return (*plain, *(f"Restore {host}" for host in HOSTS), *(f"Decoy {host}" for host in HOSTS))
+    reduced = (*plain, *(f"Restore {host}" for host in HOSTS), *(f"Decoy {host}" for host in HOSTS))
+    return reduced if actions == "reduced" else tuple(reduced[action] for action in USEFUL)

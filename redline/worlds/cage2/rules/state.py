@@ -78,6 +78,16 @@ _FIELDS: list[tuple] = [
     ("script_green_kind", np.int8),
     ("script_green_host", np.int8),
     ("impossible", np.int8),  # the script asked for a choice the rules did not offer
+    # what Blue remembers with the observation `memory`. Last: records of earlier versions end before it
+    ("known_decoys", np.int8, (NUM_HOSTS,)),  # decoys that Red's scan of each host found
+    ("was_scanned", np.int16),
+    ("was_restored", np.int16),
+    ("entered_unseen", np.int16),  # hosts that an exploit entered without Monitor noticing, as far as one can tell
+    ("event_host", np.int8),  # the latest scan or attack, -1 before the first
+    ("event_attack", np.int8),
+    ("event_age", np.int8),
+    ("event_again", np.int8),  # whether the one before it was on the same host
+    ("event_before", np.int8),  # whether the one before it was an attack
 ]
 
 
