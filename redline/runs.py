@@ -29,6 +29,7 @@ from typing import Any
 
 from redline.errors import RedlineError
 from redline.files import encode_json, make_folder, reason, replace_file, sync_folder
+from redline.signature import signed
 
 CONFIG = "config.json"
 METRICS = "metrics.csv"
@@ -111,6 +112,7 @@ class Run:
 
     @classmethod
     def _begin(cls, path: Path, config: dict[str, Any]) -> Run:
+        config = signed(config)
         run = cls(path, config)
         try:
             run.write_json(CONFIG, config)
@@ -136,6 +138,12 @@ class Run:
             file.write(str(os.getpid()))
             file.flush()
             yield
+
+    def adopted(self) -> Run:
+        """The same run, signed by this user: who has trusted it once need not say so again."""
+        run = Run(self.path, signed(self.config))
+        run.write_json(CONFIG, run.config)
+        return run
 
     @property
     def checkpoints(self) -> Path:

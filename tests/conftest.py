@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--list-slow", action="store_true", help=f"write the tests that take {SLOW_SECONDS} s and more to {SLOW.name}"
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs are signed by a key of the tests' own; that of whoever runs them stays out of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -42,6 +42,7 @@ def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
     command = parse("bench search", SearchBench, arguments)
     from redline.bench.search import Landscape, bench_search, summarise
+    from redline.learn.trust import require_trusted
     from redline.runs import RANKING, Run
     from redline.search import workflows_of
 
@@ -50,6 +51,7 @@ def run(arguments: list[str]) -> int:
         raise RedlineError(
             f"{command.run} has no ranking of workflows. Pass a finished run of: redline search --exhaustive"
         )
+    require_trusted(folder.config, folder.path)
     workflows = workflows_of(str(folder.config.get("env")))
     landscape = Landscape.from_ranking(folder.read_json(RANKING), len(workflows))
     if not landscape.complete:

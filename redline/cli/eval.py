@@ -32,6 +32,8 @@ class Eval:
     """A run folder, one of its checkpoints, a simple player such as react-restore, or an env, whose players are scored."""
     policy: str | None = None
     """A simple player of the env that is named, in place of a trained policy: the world's own page lists them."""
+    trust: bool = False
+    """Use what the run names, such as an env of its own, though it was not made by you."""
     seed: int = 0
     """Seed of the episodes."""
 
@@ -42,7 +44,8 @@ class Eval:
 
 def run(arguments: list[str]) -> int:
     """Parse, play, print."""
-    world = first_word(arguments, _world_named) or default_world()
+    trust = "--trust" in arguments
+    world = first_word(arguments, lambda word: _world_named(word, trust)) or default_world()
     scoring = _scoring(world)
     parts: dict[str, Any] = {"who": Eval, "how": scoring.options}
     command = parse_with("eval", ABOUT, parts, arguments, "score", world)
@@ -50,22 +53,23 @@ def run(arguments: list[str]) -> int:
     return show(scoring.run(subject, command.how, say_to(command.output)), command.output)
 
 
-def _world_named(word: str) -> World | None:
+def _world_named(word: str, trust: bool = False) -> World | None:
     """The world that a target means: by the name of one of its players or envs, or by a run on one of them."""
     player = next((world for world in all_worlds() if world.is_baseline is not None and world.is_baseline(word)), None)
     if player is not None:
         return player
     if Path(word).exists():
-        return world_of(_trained_env(Path(word)))
+        return world_of(_trained_env(Path(word), trust))
     return find_world(with_query(word, {})[0])
 
 
-def _trained_env(path: Path) -> str:
+def _trained_env(path: Path, trust: bool) -> str:
     """The env that the policy at `path` was trained on."""
     from redline.learn.checkpoint import load, resolve
+    from redline.learn.trust import stored_config
 
-    config = load(resolve(_policy_path(path))).values.get("config")
-    return str(config["env"]) if isinstance(config, dict) and "env" in config else default_world().name
+    found = load(resolve(_policy_path(path)))
+    return stored_config(found.values.get("config"), found.path, trust).env
 
 
 def _policy_path(path: Path) -> Path:
@@ -91,7 +95,7 @@ def _subject(who: Eval, world: World) -> Subject:
     if world.is_baseline is not None and world.is_baseline(name):
         return Subject(world.name, {}, who.seed, player=name)
     if Path(name).exists() and who.policy is None:
-        trained = load_policy(Path(name))
+        trained = load_policy(Path(name), who.trust)
         return Subject(trained.config.env, trained.config.env_options, who.seed, trained)
     if not Path(name).exists() and _world_named(name) is not None:
         env, options = with_query(name, {})

@@ -49,6 +49,8 @@ class Profiling:
     """Write the profile as a web page."""
     run: Path | None = None
     """Show what this finished run recorded about itself, instead of watching a new one."""
+    trust: bool = False
+    """Use what the run names, such as an env of its own, though it was not made by you."""
     apply: bool = False
     """Try the best suggestion, and say what it really gave."""
 
@@ -302,7 +304,7 @@ def _show_run(profiling: Profiling, output: Output) -> int:
     from redline.timing.render import table
 
     assert profiling.run is not None
-    profile = profile_of_run(profiling.run)
+    profile = profile_of_run(profiling.run, profiling.trust)
     advice = advise(profile)
     if output.json:
         print_json({**profile.to_json(), "advice": [dataclasses.asdict(each) for each in advice]})

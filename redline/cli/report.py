@@ -23,6 +23,8 @@ class ReportOptions:
     """Also write the learning curve, of a workflow search those of all workflows, as a picture to this path."""
     png: bool = False
     """Also write the main pictures as PNG files into the run folder (needs the plot extra)."""
+    trust: bool = False
+    """Use what the run names, such as a world of its own, though it was not made by you."""
     seed: int = 0
     """Accepted by every command; a report draws nothing at random."""
     output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
@@ -30,12 +32,14 @@ class ReportOptions:
 
 def run(arguments: list[str]) -> int:
     """Parse and write."""
+    from redline.learn.trust import require_trusted
     from redline.report import learning, search
     from redline.runs import Run
     from redline.search import KIND
 
     command = parse("report", ReportOptions, arguments)
     folder = Run.open(command.run)
+    require_trusted(folder.config, folder.path, command.trust)
     if folder.config.get("kind") == KIND:
         write_page, write_svg, write_pngs = (
             search.write_search_report,

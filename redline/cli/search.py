@@ -17,6 +17,8 @@ from redline.cli.worlds import say_to
 from redline.errors import RedlineError, unknown
 from redline.files import warn_on_stderr
 from redline.learn.config import PPOConfig, TrainConfig, at_least
+from redline.learn.stored import from_json
+from redline.learn.trust import require_trusted
 from redline.runs import BEST, POLICIES, RANKING, SUMMARY, Run
 from redline.search import KIND, workflows_of, worlds_with_workflows
 from redline.threads import cores
@@ -118,6 +120,8 @@ class SearchFolder:
     """Use exactly this folder instead."""
     resume: Path | None = None
     """Go on with this search, with its own settings."""
+    trust: bool = False
+    """Go on with what the search names, such as a world of its own, though it was not made by you."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +220,7 @@ def _open(asked: SearchPlan, where: SearchFolder) -> tuple[Run, SearchPlan]:
         raise RedlineError(
             f"{found.path} holds a run of another kind, not a workflow search. Pass the folder of a search."
         )
+    require_trusted(found.config, found.path, where.trust)
     plan = plan_of(found.config)
     untouched = SearchPlan(SearchOptions(env=asked.options.env), asked.workflows, asked.workflows.settings())
     if asked.config not in (untouched.config, plan.config):
@@ -228,10 +233,7 @@ def _open(asked: SearchPlan, where: SearchFolder) -> tuple[Run, SearchPlan]:
 def plan_of(config: dict[str, Any]) -> SearchPlan:
     """The search that a run folder's config tells of."""
     workflows = workflows_of(str(config.get("env")))
-    own = {field.name for field in dataclasses.fields(SearchOptions)}
-    options = SearchOptions(**{name: value for name, value in config.items() if name in own})
-    settings = {name: value for name, value in config.items() if name not in own and name != "kind"}
-    return SearchPlan(options, workflows, workflows.settings(**settings))
+    return SearchPlan(from_json(SearchOptions, config), workflows, from_json(workflows.settings, config))
 
 
 def _make_search(folder: Run, plan: SearchPlan) -> Search:

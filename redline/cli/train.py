@@ -54,6 +54,8 @@ class Resume:
 
     resume: Path
     """The run folder, or one of its checkpoints."""
+    trust: bool = False
+    """Go on with what the run names, such as an env of its own, though it was not made by you. It counts as yours then."""
     eval_episodes: int | None = None
     """Episodes to score the result on at the end; 0 scores nothing. Default: as many as the env's world suggests."""
 
@@ -62,7 +64,8 @@ def run(arguments: list[str]) -> int:
     """Parse, train, report."""
     if any(each == "--resume" or each.startswith("--resume=") for each in arguments):
         command: Any = _parse_resume(arguments)
-        return _go(None, {}, Folder(resume=command.resume.resume, eval_episodes=command.resume.eval_episodes), command)
+        resume: Resume = command.resume
+        return _go(None, {}, Folder(resume=resume.resume, eval_episodes=resume.eval_episodes), command, resume.trust)
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, _, options = env_parts(arguments, parts)
     command = parse("train", combine("Train", **parts, folder=Folder, saving=Saving, output=Output), arguments)
@@ -133,11 +136,13 @@ def _changed(options: Any) -> dict[str, Any]:
     }
 
 
-def _go(config: TrainConfig | None, env_options: dict[str, Any], folder: Folder, command: Any) -> int:
+def _go(
+    config: TrainConfig | None, env_options: dict[str, Any], folder: Folder, command: Any, trust: bool = False
+) -> int:
     output: Output = command.output
     say = say_to(output)
     with contextlib.ExitStack() as claims:
-        session = _session(config, env_options, folder, command.saving, say, claims)
+        session = _session(config, env_options, folder, command.saving, say, claims, trust)
         if session.trainer.progress >= 1.0:
             return _already_finished(session, output)
         started, step_before = time.monotonic(), session.trainer.step
@@ -183,21 +188,22 @@ def _session(
     saving: Saving,
     say: Say,
     claims: contextlib.ExitStack,
+    trust: bool,
 ) -> Session:
     """A new run, or the one to go on with; nobody else may write to it while `claims` are held."""
     say("Loading torch …")
     if folder.resume is not None:
-        return _resumed(folder.resume, saving, say, claims)
+        return _resumed(folder.resume, saving, say, claims, trust)
     assert config is not None
     config = dataclasses.replace(config, env_options={**config.env_options, **env_options})
     return _begun(config, folder, saving, say, claims)
 
 
-def _resumed(path: Path, saving: Saving, say: Say, claims: contextlib.ExitStack) -> Session:
+def _resumed(path: Path, saving: Saving, say: Say, claims: contextlib.ExitStack, trust: bool) -> Session:
     from redline.learn.session import Session, find_run
 
     claims.enter_context(find_run(path).locked())
-    session = Session.resume(path, saving, warn_on_stderr)
+    session = Session.resume(path, saving, warn_on_stderr, trust)
     say(f"Resuming {session.run.path} at step {session.trainer.step:,}.")
     return session
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import tyro
 
-from redline.engines.faults import Faults
 from redline.engines.settings import Collecting
 from redline.errors import RedlineError
+from redline.learn.stored import from_json
 from redline.worlds.registry import default_world, world_of
 
 
@@ -209,10 +209,5 @@ def config_to_json(config: TrainConfig) -> dict[str, Any]:
 
 
 def config_from_json(data: dict[str, Any]) -> TrainConfig:
-    """A config from plain data."""
-    known = {f.name for f in dataclasses.fields(TrainConfig)}
-    fields = {name: value for name, value in data.items() if name in known}
-    collecting = dict(fields.get("collecting", {}))  # runs of earlier versions have none
-    faults = Faults(**collecting.pop("faults", {}))
-    nested = {"ppo": PPOConfig(**fields["ppo"]), "collecting": Collecting(**collecting, faults=faults)}
-    return TrainConfig(**{**fields, **nested, "hidden": tuple(fields["hidden"])})
+    """A config from plain data; runs of earlier versions may leave settings out."""
+    return from_json(TrainConfig, data)

@@ -13,9 +13,10 @@ from redline.engines import ENGINES, vector
 from redline.errors import RedlineError
 from redline.learn import checkpoint
 from redline.learn.acting import Actor
-from redline.learn.config import TrainConfig, config_from_json
+from redline.learn.config import TrainConfig
 from redline.learn.policy import Policy
 from redline.learn.train import below, make_policy
+from redline.learn.trust import stored_config
 from redline.rollout import Acting
 from redline.runs import BEST, SCORES, SEARCH_STATE
 from redline.worlds.registry import make_env, world_of
@@ -68,14 +69,15 @@ def score(returns: np.ndarray) -> Score:
     return Score(len(returns), float(returns.mean()), std / len(returns) ** 0.5, std)
 
 
-def load_policy(path: Path) -> Trained:
-    """The policy of a run (its newest checkpoint) or of one checkpoint."""
+def load_policy(path: Path, trust: bool = False) -> Trained:
+    """The policy of a run (its newest checkpoint) or of one checkpoint.
+
+    One that this user has not trained is refused if its config names code, unless `trust` says that this is fine.
+    """
     if (path / SEARCH_STATE).exists():
         raise RedlineError(f"{path} is a workflow search. Its best policy is {path / BEST}, once the search is done.")
     found = checkpoint.load(checkpoint.resolve(path))
-    if "config" not in found.values:
-        raise RedlineError(f"{found.path} does not say what was trained. It was not written by `redline train`.")
-    config = config_from_json(found.values["config"])
+    config = stored_config(found.values.get("config"), found.path, trust)
     encoded = {"encoded": True} if world_of(config.env).compiled else {}
     env = make_env(config.env, 1, **config.env_options, **encoded)
     policy = make_policy(env, config, seed=0)

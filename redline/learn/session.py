@@ -13,10 +13,12 @@ from typing import Any
 from redline.errors import RedlineError
 from redline.files import guarded
 from redline.learn import checkpoint
-from redline.learn.config import Saving, config_from_json, config_to_json
+from redline.learn.config import Saving, config_to_json
 from redline.learn.train import Trainer, Update
+from redline.learn.trust import stored_config
 from redline.metrics import MetricsLog
 from redline.runs import BREAKDOWN, SEARCH_STATE, STEP, TENSORBOARD, Run
+from redline.signature import signed
 from redline.timing.breakdown import Breakdown, merge
 from redline.version import __version__
 
@@ -101,11 +103,17 @@ class Session:
         return cls(run, trainer, saving, warn)
 
     @classmethod
-    def resume(cls, path: Path, saving: Saving, warn: Callable[[str], None]) -> Session:
-        """Go on from a run's newest checkpoint, or from the one that `path` names."""
+    def resume(cls, path: Path, saving: Saving, warn: Callable[[str], None], trust: bool = False) -> Session:
+        """Go on from a run's newest checkpoint, or from the one that `path` names.
+
+        A run that this user has not made is refused if it names code, unless `trust` says that this is fine.
+        """
         found = checkpoint.load(checkpoint.resolve(path))
         run = find_run(path)
-        trainer = Trainer(config_from_json(run.config))
+        config = stored_config(run.config, run.path, trust)
+        if trust:
+            run = run.adopted()
+        trainer = Trainer(config)
         if not trainer.restore(found.arrays, found.values):
             warn(f"{trainer.config.env} cannot save its envs: they begin new episodes.")
         later = [each for each in run.checkpoints.glob(f"{STEP}*") if each.name > found.path.name]
@@ -147,7 +155,7 @@ class Session:
 
     def _write_checkpoint(self) -> None:
         arrays, values = self.trainer.snapshot()
-        values |= {"config": config_to_json(self.trainer.config), "version": __version__}
+        values |= {"config": signed(config_to_json(self.trainer.config)), "version": __version__}
         checkpoint.save(self.run.checkpoints, self.trainer.step, arrays, values, self.saving.keep)
 
     def _write_events(self, update: Update) -> None:

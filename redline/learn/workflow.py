@@ -19,7 +19,9 @@ from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig, config_from_json, config_to_json
 from redline.learn.policy import Policy
 from redline.learn.train import Trainer, below, make_policy
+from redline.learn.trust import stored_config
 from redline.runs import UNDER_WAY
+from redline.signature import signed
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.registry import make_env
 
@@ -160,7 +162,7 @@ class Obeyed:
 def play_workflow(path: Path, episodes: int, seed: int) -> Obeyed:
     """Fresh episodes of a workflow's policy: the environment's own reward, and how obedient it was."""
     found = checkpoint.load(path)
-    config = config_from_json(found.values["config"])
+    config = stored_config(found.values.get("config"), found.path)
     env = make_env(config.env, episodes, encoded=True, **config.env_options)
     policy = make_policy(env, config, seed=0)
     _borrow_weights(policy, path)
@@ -173,4 +175,4 @@ def play_workflow(path: Path, episodes: int, seed: int) -> Obeyed:
 
 def workflow_config(base: TrainConfig, env_options: dict[str, Any], seed: int) -> dict[str, Any]:
     """The settings of one workflow's training, as JSON."""
-    return config_to_json(dataclasses.replace(base, env_options=env_options, seed=seed))
+    return signed(config_to_json(dataclasses.replace(base, env_options=env_options, seed=seed)))

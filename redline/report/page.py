@@ -14,6 +14,7 @@ from pathlib import Path
 from redline.errors import RedlineError
 from redline.files import reason, replace_file
 from redline.report.draw import FONT, NOTHING, Drawing, escape, palette_css, show, to_svg
+from redline.signature import unsigned
 
 LOOKS_LIKE_A_NUMBER = re.compile(
     r"[~≈<>≤≥±+−-]?\s*\d[\d.,\s]*(e[+−-]?\d+)?\s*[kMGT]?\s*(±\s*[\d.,]+\s*)?[kMGT]?\s*(%|×|[a-zµ/]{1,12})?",
@@ -113,7 +114,7 @@ def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section
 
 def settings_table(settings: Mapping[str, object]) -> str:
     """A row per setting, those inside others by a dotted name."""
-    return table(["setting", "value"], [[name, str(value)] for name, value in flat_settings(settings)])
+    return table(["setting", "value"], [[name, str(value)] for name, value in flat_settings(unsigned(dict(settings)))])
 
 
 def flat_settings(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

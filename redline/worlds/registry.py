@@ -127,6 +127,18 @@ def is_compiled(name: str) -> bool:
     return world_of(name).compiled
 
 
+def reaches(bare: str, options: dict[str, Any]) -> str | None:
+    """All that an env would run or open beyond the worlds that come with Redline, in words; nothing is imported to tell."""
+    if bare.startswith(LOCAL):
+        return f"import {bare.removeprefix(LOCAL)}"
+    world = next((world for world in all_worlds() if world.owns(bare)), None)
+    if world is None:
+        return None  # nothing can come of it
+    if world.reaches is None:
+        return f"use the installed world {world.name} with {options}"
+    return world.reaches(bare, options)
+
+
 def make_env(name: str, num_envs: int = 1, **options: Any) -> VectorEnv:
     """`num_envs` copies of an env that step together in this process, as a `gymnasium.vector.VectorEnv`.
 

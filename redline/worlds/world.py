@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from redline.worlds.workflows import Workflows
 
 T = TypeVar("T")
+
+
+def reaches_nothing(name: str, options: dict[str, Any]) -> str | None:
+    """For worlds whose envs need nothing but the world itself, whatever their names and options."""
+
+
 Say = Callable[[str], None]
 """Tells the person at the terminal something on the way; silent where nobody wants to hear it."""
 
@@ -103,6 +109,9 @@ class World:
     """Whether a bare name is one of this world's, where neither name nor prefix tells."""
     require: Callable[[str], None] | None = None
     """Refuses a name that nothing can come of, before anything is made."""
+    reaches: Callable[[str, dict[str, Any]], str | None] | None = None
+    """All that an env of that name with these options would run or open and that did not come with the world, in words
+    such as `call os.system`; None for nothing. A world that does not tell is taken to run code of its own."""
     gymnasium: GymnasiumId | None = None
     """The id that `gymnasium.make` knows its envs by."""
     examples: Mapping[str, str] = field(default_factory=dict)

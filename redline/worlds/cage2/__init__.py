@@ -1,7 +1,7 @@
 """CAGE Challenge 2: defend a network of 13 hosts. Compiled, and beside it the original simulator."""
 
 from redline.worlds.cage2.rules.scenario import Scenario
-from redline.worlds.world import GymnasiumId, Named, Original, World
+from redline.worlds.world import GymnasiumId, Named, Original, World, reaches_nothing
 
 _HERE = "redline.worlds.cage2"
 
@@ -12,6 +12,7 @@ CAGE2 = World(
     batch=Named(f"{_HERE}.env:make_batch"),
     gymnasium=GymnasiumId("redline/Cage2-v0", f"{_HERE}.env:Cage2Env", f"{_HERE}.env:Cage2VectorEnv"),
     options=Scenario,
+    reaches=reaches_nothing,
     steps=lambda name: 50_000_000,
     eval_episodes=1000,
     grade=Named(f"{_HERE}.protocol:grade"),
@@ -27,6 +28,7 @@ CYBORG = World(
     about="The original CAGE-2 simulator, where it is installed",
     single=Named(f"{_HERE}.original:make_cyborg"),
     prefix="cyborg:",
+    reaches=lambda name, options: f"run the installed CybORG as {name}",
     examples={"cyborg:B_lineAgent": "the original CAGE-2 simulator, where it is installed"},
 )
 WORLDS = (CAGE2, CYBORG)

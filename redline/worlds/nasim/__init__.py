@@ -14,6 +14,7 @@ NASIM = World(
     options=NetworkOptions,
     prefix="nasim:",
     require=Named(f"{_HERE}.instances:require_network"),
+    reaches=Named(f"{_HERE}.instances:reaches"),
     examples={
         "nasim:medium": "NASim: break into a network; tiny to medium-multi-site, or your own file.yaml",
         "nasim:medium-gen?network_seed=1": "a network made from a seed; tiny-gen to pocp-2-gen",

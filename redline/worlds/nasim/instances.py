@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from redline.errors import RedlineError, unknown
 from redline.worlds.nasim.options import NetworkOptions
@@ -33,6 +34,12 @@ def require_network(name: str) -> None:
             raise RedlineError(f"There is no scenario file {bare!r}. Try {PREFIX}medium.")
     elif bare not in FIXED and bare not in SIZES:
         raise unknown("network", name, [PREFIX + known for known in (*FIXED, *SIZES, "file.yaml")])
+
+
+def reaches(name: str, options: dict[str, Any]) -> str | None:
+    """The file that a network is read from, in words."""
+    bare = name.removeprefix(PREFIX)
+    return f"open {bare}" if is_file(bare) else None
 
 
 def is_file(bare: str) -> bool:

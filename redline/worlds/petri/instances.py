@@ -93,6 +93,15 @@ def parse_petri(name: str, **more: Any) -> Instance:
     return _instance(_spelled(name, more), family, kind.options(**options))
 
 
+def reaches(name: str, options: dict[str, Any]) -> str | None:
+    """The file that a net is made from, in words: all but the instances that come with us are files."""
+    try:
+        family, instance = _family(name.removeprefix(PREFIX), name)
+    except RedlineError:
+        return None  # nothing can come of it
+    return None if instance in FAMILIES[family].names() else f"open {instance}"
+
+
 def _spelled(name: str, more: dict[str, Any]) -> str:
     """The name with all options in it, so that it says everything."""
     given = [f"{option}={_written(value)}" for option, value in more.items()]

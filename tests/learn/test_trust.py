@@ -1,0 +1,148 @@
+"""A run folder is data: nothing that it names is run or opened unless its owner says so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.cli import main
+from redline.learn import checkpoint
+from redline.learn.config import TrainConfig, config_to_json
+from redline.learn.trust import reach_of, require_trusted
+from redline.runs import CONFIG, Run
+from redline.signature import is_signed, key_file, signed
+
+FACTORY = """
+import gymnasium
+from pathlib import Path
+
+def make(note=None):
+    if note:
+        Path(note).write_text("it ran")
+    return gymnasium.make("CartPole-v1")
+"""
+TINY = ["--num-envs", "2", "--num-steps", "8", "--total-steps", "32", "--eval-episodes", "0", "--quiet"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of one's own on an env of one's own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_envs.py").write_text(FACTORY)
+    assert main(["train", "external:my_envs:make", *TINY, "--total-steps", "16", "--run-dir", "run"]) == 0
+    return tmp_path / "run"
+
+
+def rewrite(run: Path, **changes: Any) -> None:
+    """What a stranger can do: write any config anywhere, with checksums that are right."""
+    config = {**json.loads((run / CONFIG).read_text()), **changes}
+    (run / CONFIG).write_text(json.dumps(config))
+    path = checkpoint.resolve(run)
+    found = checkpoint.load(path)
+    shutil.rmtree(path)
+    values = {**found.values, "config": {**found.values["config"], **changes}}
+    checkpoint.save(path.parent, found.step, found.arrays, values)
+
+
+COMMANDS = (
+    ["eval", "run", "--episodes", "1"],
+    ["train", "--resume", "run"],
+    ["report", "run"],
+    ["profile", "--run", "run"],
+)
+by_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+
+
+@by_command
+def test_a_strangers_run_is_refused_with_what_it_would_run(
+    run: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = run.parent / "note"
+    rewrite(run, env_options={"note": str(note)}, total_steps=64)
+    assert main(command) == 2
+    told = capsys.readouterr().err
+    told = told.removeprefix("Loading torch …\n")
+    assert told.count("\n") == 1 and "external:my_envs:make" in told and str(note)[:20] in told and "--trust" in told
+    assert not note.exists()
+
+
+@by_command
+def test_ones_own_run_goes_on_as_ever(run: Path, command: list[str]) -> None:
+    assert main(command) == 0
+
+
+def test_trust_runs_it_and_makes_it_ones_own(run: Path) -> None:
+    note = run.parent / "note"
+    rewrite(run, env_options={"note": str(note)}, total_steps=32)
+    assert main(["eval", "run", "--episodes", "1", "--trust"]) == 0 and note.exists()
+    assert main(["train", "--resume", "run", "--trust", "--eval-episodes", "0", "--quiet"]) == 0
+    assert main(["eval", "run", "--episodes", "1"]) == 0
+
+
+def test_another_users_key_does_not_count(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "somebody_else"))
+    assert main(["eval", "run", "--episodes", "1"]) == 2
+    assert not key_file().exists()  # looking makes none
+
+
+def test_a_world_of_a_stranger_is_not_even_imported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run.parent / "trap.py").write_text("from pathlib import Path\nPath('note').write_text('it ran')\n")
+    rewrite(run, env="world:trap:WORLD")
+    for command in COMMANDS:
+        assert main(command) == 2
+        assert "trap:WORLD" in capsys.readouterr().err
+    assert not Path("note").exists()
+
+
+def test_the_key_is_for_its_owners_eyes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    mine = signed({"env": "cage2"})
+    assert key_file().stat().st_mode & 0o777 == 0o600 and is_signed(mine)
+    assert not is_signed({**mine, "env": "slow"})
+    key_file().chmod(0o644)
+    assert not is_signed(mine)
+
+
+def test_without_a_home_runs_are_made_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null/nowhere")
+    assert Run.at(tmp_path / "run", {"env": "cage2"}).config == {"env": "cage2"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"env": "external:os:system", "env_options": {"command": "id"}},
+        {"env": "world:package.module:WORLD"},
+        {"env": "package.module:Some-v0"},
+        {"env": "cyborg:B_lineAgent"},
+        {"env": "CartPole-v1?xml_file=/etc/passwd"},
+        {"env": "petri:/etc/passwd.pnml"},
+        {"env": "petri:jobshop/secret.txt"},
+        {"env": "petri:cluster/secret.json"},
+        {"env": "nasim:secret.yaml"},
+        {"warm_start": "secret.json"},
+        {"network": "package.module:Net"},
+        {"collecting": {"ray_address": "10.0.0.1:6379"}},
+    ],
+    ids=str,
+)
+def test_whatever_reaches_outside_needs_trust(changes: dict[str, Any]) -> None:
+    with pytest.raises(Exception, match="not made by you"):
+        require_trusted({**config_to_json(TrainConfig("cage2")), **changes}, Path("run"))
+
+
+@pytest.mark.parametrize(
+    "env",
+    ["cage2", "slow?mean_ms=1", "petri:jobshop/ft06", "petri:cluster/J-0?wafers=4", "nasim:medium", "CartPole-v1"],
+)
+def test_what_comes_with_us_needs_none(env: str) -> None:
+    assert reach_of({"env": env, "warm_start": "best"}) == []
+
+
+def test_what_it_would_run_cannot_write_to_the_terminal() -> None:
+    (wish,) = reach_of({"env": "external:a:b", "env_options": {"x": "\x1b[2J\nredline: all is well" + "y" * 500}})
+    assert wish.isprintable() and len(wish) <= 160
