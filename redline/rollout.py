@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from gymnasium.spaces import Box
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
 class Decision(NamedTuple):
     """An actor's answer to one batch of observations."""
 
-    actions: np.ndarray  # [N, ...], as the action space has them, but those of a Discrete one are counted from 0
+    actions: np.ndarray  # [N, ...], as they are drawn and learned from
     log_probs: np.ndarray  # float32 [N]
     values: np.ndarray  # float32 [N]
     rows: np.ndarray  # int32 [N], where each observation stands among the rollout's observations
+    played: np.ndarray | None = None  # [N, ...] the actions as envs take them, where these differ
+
+    @property
+    def for_envs(self) -> np.ndarray:
+        """The actions as envs take them."""
+        return self.actions if self.played is None else self.played
 
 
 class Outcome(NamedTuple):
@@ -102,8 +109,7 @@ class Rollout:
         Floats start as NaN, so that a cell nobody wrote is noticed.
         """
         shape = (num_steps, num_envs)
-        action_shape = (action_space.shape or ()) if action_space is not None else ()
-        action_dtype = action_space.dtype if action_space is not None else np.int64
+        action_shape, action_dtype = stored_actions(action_space)
         floats = [np.full(shape, np.nan, np.float32) for _ in range(4)]
         return cls(
             rows=np.full(shape, -1, np.int32),
@@ -143,6 +149,7 @@ class Rollout:
             gone = slice(first, last + 1)
             self.held[gone, i] = False
             self.terminated[gone, i] = True
+            self.actions[gone, i] = 0
             self.rewards[gone, i] = self.values[gone, i] = self.next_values[gone, i] = self.log_probs[gone, i] = 0.0
 
     def write(self, t: int, decision: Decision, outcome: Outcome) -> None:
@@ -159,6 +166,13 @@ class Rollout:
         """Give every step the value of the state it led to, except where an episode was cut and that is known already."""
         following = np.concatenate([self.values[1:], last_values[None]])
         np.copyto(self.next_values, following, where=np.isnan(self.next_values))
+
+
+def stored_actions(space: gym.Space | None) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of the actions that rollouts hold: numbers in a box are drawn as float32, whatever it takes."""
+    if space is None or space.dtype is None:
+        return (), np.dtype(np.int64)
+    return space.shape or (), np.dtype(np.float32) if isinstance(space, Box) else np.dtype(space.dtype)
 
 
 def join(parts: Sequence[Rollout]) -> Rollout:

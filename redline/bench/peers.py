@@ -16,7 +16,7 @@ from torch.distributions import Categorical
 
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig
-from redline.learn.heads.categorical import MASKED
+from redline.learn.heads.masking import MASKED
 from redline.worlds.registry import make_env
 
 MINIBATCHES = 4

@@ -59,7 +59,7 @@ class Lockstep:
             with acting:
                 decision = policy.act(self._obs, self._masks)
             with stepping:
-                outcome = Outcome(*self.envs.step(decision.actions))
+                outcome = Outcome(*self.envs.step(decision.for_envs))
                 if self._supervised:
                     self.times.credit(watch)
             with recording:

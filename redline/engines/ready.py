@@ -80,7 +80,7 @@ class Ready:
     def _act(self, policy: Acting, columns: _Columns, envs: np.ndarray) -> None:
         masks = self._buffers.masks[envs] if self._masked else None
         decision = policy.act(self._buffers.obs[envs], masks, envs)
-        self._buffers.actions[envs] = decision.actions
+        self._buffers.actions[envs] = decision.for_envs
         columns.decide(envs, decision)
         self._has_obs[envs] = False
         for worker in self.env_workers.workers:

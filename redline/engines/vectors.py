@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -40,7 +39,6 @@ class SupervisedVectorEnv(VectorEnv):
         self.faults = Supervisor(faults, num_envs, first_seed)
         self.times = WorkerTimes(num_workers)
         self._copy, self._begun = copy, False
-        self._first_action = 0
         self.closed = True  # until there is something to close
 
     def describe(self) -> EnvDescription:
@@ -52,8 +50,6 @@ class SupervisedVectorEnv(VectorEnv):
         self.single_observation_space, self.single_action_space = spaces.observation, spaces.action
         self.observation_space = batch_space(spaces.observation, self.num_envs)
         self.action_space = batch_space(spaces.action, self.num_envs)
-        if self._copy and isinstance(spaces.action, Discrete):  # our own policies count actions from 0
-            self._first_action = int(spaces.action.start)
         self.closed = False
 
     def _seeds(self, seed: Seeds) -> list[int | None] | None:
@@ -84,7 +80,7 @@ class SupervisedVectorEnv(VectorEnv):
             raise RedlineError(
                 f"Actions of shape {actions.shape} do not fit {self.num_envs} envs: pass shape {self.buffers.actions.shape}."
             )
-        self.buffers.actions[:] = actions - self._first_action if self._first_action else actions
+        self.buffers.actions[:] = actions
 
     def _first(self, infos: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
         self._begun = True

@@ -143,7 +143,7 @@ class Actor:
         actions, log_probs = head.draw(table, places, self.streams, envs)
         if self._deterministic:
             actions, log_probs = head.likeliest(table, places)
-        return Decision(actions, log_probs, values, rows)
+        return Decision(actions, log_probs, values, rows, head.played(actions))
 
     def value(self, obs: np.ndarray) -> np.ndarray:
         """State values of observations that need no action."""

@@ -82,6 +82,8 @@ class TrainConfig:
     """Widths of the network's hidden layers."""
     shared: bool = False
     """One trunk for actor and critic instead of one each."""
+    squash: bool = False
+    """Numbers in a Box as actions: take them through tanh to its bounds, instead of clipping what lies outside."""
     dedup: bool = True
     """Send each distinct observation through the network once. The gradient is the same, only sooner."""
     turbo: bool = True

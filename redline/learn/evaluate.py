@@ -95,7 +95,7 @@ def play(env: VectorEnv, policy: Acting, episodes: int, seed: int) -> np.ndarray
     while quota.any():
         if step % 1000 == 0:
             policy.begin(1000)
-        obs, rewards, terminated, truncated, infos = env.step(policy.act(obs, masks).actions)
+        obs, rewards, terminated, truncated, infos = env.step(policy.act(obs, masks).for_envs)
         masks, running, step = infos.get("action_mask"), running + rewards, step + 1
         ended = terminated | truncated
         if ended.any():

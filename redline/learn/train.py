@@ -250,7 +250,7 @@ def pick_device(name: str) -> torch.device:
 def make_policy(env: Any, config: TrainConfig, seed: int) -> Policy:
     """A fresh policy that fits the env."""
     try:
-        encoding, head = encoding_of(env), head_for(env.single_action_space)
+        encoding, head = encoding_of(env), head_for(env.single_action_space, config.squash)
     except RedlineError as error:
         raise RedlineError(f"{config.env} cannot be learned. {error}") from error
     with torch.random.fork_rng(devices=[]):

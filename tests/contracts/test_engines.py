@@ -15,6 +15,7 @@ from redline.engines import ENGINES, Collecting, Engine, engines_to_try, make_en
 from redline.engines.faults import Supervisor
 from redline.engines.spec import EnvDescription
 from redline.learn.config import PPOConfig, TrainConfig
+from redline.learn.reuse import as_seen_today
 from redline.learn.train import Trainer
 from redline.rollout import Rollout
 from redline.timing.stopwatch import Stopwatch
@@ -31,7 +32,9 @@ ENVS: dict[str, dict[str, Any]] = {
     "external:tests.contracts.masked:make": {},
     "FrozenLake-v1": {},
     "petri:jobshop/ft06": {},
+    **{f"external:tests.contracts.toys:{toy}": {} for toy in ("Shifted", "SeveralMasked", "SwitchesMasked", "Levers")},
 }
+TOYS = [env for env in ENVS if env.startswith("external:tests.contracts.toys:")]
 NUM_ENVS, NUM_STEPS, SEED = 6, 25, 11
 
 every_engine = pytest.mark.parametrize("name", NAMES)
@@ -49,7 +52,7 @@ def engine(name: str, env: str, num_envs: int = NUM_ENVS, workers: int = 2, **co
 
 def collect(name: str, env: str, times: int = 2, **settings: Any) -> list[Rollout]:
     with engine(name, env, **settings) as made:
-        policy = Scripted(int(made.env.single_action_space.n))
+        policy = Scripted(made.env.single_action_space)
         return [made.collect(policy, NUM_STEPS, Stopwatch()) for _ in range(times)]
 
 
@@ -220,25 +223,23 @@ def trained_weights(name: str, env: str) -> np.ndarray:
         return made.policy.weights.detach().numpy().copy()
 
 
-@pytest.mark.parametrize("env", ["cage2", "CartPole-v1", "external:tests.contracts.masked:make"])
+@pytest.mark.parametrize("env", ["cage2", "CartPole-v1", "external:tests.contracts.masked:make", *TOYS])
 def test_lockstep_engines_train_the_very_same_policy(env):
     expected = trained_weights("serial", env)
     for name in LOCKSTEP[1:]:
         np.testing.assert_array_equal(trained_weights(name, env), expected, err_msg=name)
 
 
-@pytest.mark.parametrize("env", ["cage2", "CartPole-v1", "external:tests.contracts.masked:make"])
-@pytest.mark.parametrize("name", ["ready", "pool"])
+@pytest.mark.parametrize("env", ["cage2", "CartPole-v1", "external:tests.contracts.masked:make", *TOYS])
+@pytest.mark.parametrize("name", ["vector", "ready", "pool"])
 def test_what_a_policy_said_is_what_its_weights_say(name, env):
     with trainer(name, env) as made:
         for _ in range(2):
             rollout = made.engine.collect(made.actor, 20, made.watch)
-            table = made.policy.head.empty(len(rollout.observations))
-            values = made.policy.infer(rollout.observations, rollout.masks, table).copy()
+            again, _ = as_seen_today(rollout, made.policy)
             cells = rollout.cells()
-            said = table[0][rollout.rows, rollout.actions]
-            np.testing.assert_allclose(rollout.log_probs[cells], said[cells], rtol=1e-4, atol=1e-5)
-            np.testing.assert_allclose(rollout.values[cells], values[rollout.rows][cells], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(rollout.log_probs[cells], again.log_probs[cells], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(rollout.values[cells], again.values[cells], rtol=1e-4, atol=1e-5)
             made.ppo.update(rollout, made.watch)
             made.actor.version += 1
 

@@ -302,10 +302,6 @@ def test_cuda_is_refused_where_there_is_none(monkeypatch):
     assert "Try --device auto." in complaint(device="cuda")
 
 
-def test_an_env_with_continuous_actions_is_refused():
-    assert "needs a Discrete action space" in complaint(env="Pendulum-v1", num_envs=2)
-
-
 def test_an_env_whose_observations_are_not_arrays_is_refused():
     assert "do not fit into arrays" in complaint(env="Blackjack-v1", num_envs=2)
 

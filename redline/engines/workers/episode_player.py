@@ -227,7 +227,7 @@ class _Collect:
         self._envs.status.at_stake = len(active) + len(self._episodes)
         masks = buffers.masks[active] if group.masked else None
         decision = self._actor.act(buffers.obs[active], masks, group.ids[active])
-        buffers.actions[active] = decision.actions
+        buffers.actions[active] = decision.for_envs
         report = self._envs.step(active)
         self.times = self.times.plus(report.times)
         if self._tell:

@@ -12,16 +12,17 @@ import numpy as np
 
 from redline.engines.faults import EnvFailed, Failure
 from redline.engines.spec import Snapshot, Spaces, Spec
+from redline.engines.workers.masks import mask_of, mask_sizes
 from redline.engines.workers.status import MAKE, NO_ACTION, PHASES, RESET, STEP, WorkerStatus
 from redline.engines.workers.step_buffers import StepBuffers
 from redline.engines.workers.stepping import EnvInfo, Info, StepReport, StepTimes
 from redline.engines.workers.validation import (
     BadAnswer,
     checked_flag,
+    checked_mask,
     checked_observation,
     checked_reward,
     require_finite,
-    require_mask,
     require_reset_answer,
     require_step_answer,
     where_not_finite,
@@ -58,7 +59,7 @@ class SingleEnvs:
         self._buffers: StepBuffers | None = None
         self._infos: list[EnvInfo] = []
         self._masked = self._wants_info = False
-        self._first_action: int | None = None
+        self._discrete = False
         self._first_reset: _FirstReset | None = None  # until it is asked for
 
     @property
@@ -79,15 +80,16 @@ class SingleEnvs:
         self._first_reset = _FirstReset(place, seed, answer)
         info = answer[1] if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict) else {}
         self.status.idle()
-        return Spaces(env.observation_space, env.action_space, info.get("action_mask") is not None)
+        masked = mask_sizes(env.action_space) is not None and mask_of(env, info) is not None
+        return Spaces(env.observation_space, env.action_space, masked)
 
     def use(self, buffers: StepBuffers, spaces: Spaces) -> None:
         """From now on write into these arrays."""
         self._buffers, self._masked = buffers, spaces.masked
         self._dtype, self._shape = buffers.obs.dtype, buffers.obs.shape[1:]
         self._floats = self._dtype.kind == "f"
-        space = spaces.action
-        self._first_action = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
+        self._discrete = isinstance(spaces.action, gym.spaces.Discrete)
+        self._mask_sizes = mask_sizes(spaces.action)
         self._wants_info = spaces.masked or self._keep_infos
 
     def reset(self, places: Sequence[int], seeds: Sequence[int | None], options: Info | None = None) -> StepReport:
@@ -134,10 +136,7 @@ class SingleEnvs:
     def _actions(self, places: Sequence[int]) -> list[Any]:
         """The actions as envs want them: plain numbers where they are discrete, arrays of their own where not."""
         chosen = self.buffers.actions[list(places)]  # a copy
-        first = self._first_action
-        if first is None:
-            return list(chosen)
-        return chosen.tolist() if first == 0 else (chosen + first).tolist()
+        return chosen.tolist() if self._discrete else list(chosen)
 
     def _step(self, k: int, action: Any, now: int) -> _Ended | None:
         """Play one step, at time `now`. Returns the end of the episode, if this is it."""
@@ -145,7 +144,7 @@ class SingleEnvs:
         assert env is not None
         cells = self.status.cells  # as in `WorkerStatus.at`, which would cost as much again as a call
         cells[0], cells[2], cells[4], cells[1] = self.ids[k], self._steps[k], STEP, now
-        cells[3] = NO_ACTION if self._first_action is None else action
+        cells[3] = action if self._discrete else NO_ACTION
         try:
             answer = env.step(action)
         except self._caught as error:
@@ -217,9 +216,8 @@ class SingleEnvs:
 
     def _take_info(self, k: int, info: Info, final: Info) -> None:
         if self._masked:
-            mask, masks = info.get("action_mask"), self.buffers.masks
-            require_mask(mask, masks[k].shape)
-            masks[k] = mask
+            assert self._mask_sizes is not None
+            self.buffers.masks[k] = checked_mask(mask_of(self.envs[k], info), self._mask_sizes)
         if self._keep_infos and (info or final):
             self._infos.append(EnvInfo(self.ids[k], info, final))
 
@@ -240,7 +238,7 @@ class SingleEnvs:
     def _failed(self, k: int, phase: int, what: str, trace: str = "") -> EnvFailed:
         action = None
         if phase == STEP and self._buffers is not None:
-            action = (self._buffers.actions[k] + (self._first_action or 0)).tolist()
+            action = self._buffers.actions[k].tolist()
         return EnvFailed(Failure(self.ids[k], PHASES[phase], what, self._seeds[k], self._steps[k], action, trace))
 
     def _raised(self, k: int, phase: int, error: BaseException) -> EnvFailed:

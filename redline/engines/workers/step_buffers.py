@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import gymnasium as gym
 import numpy as np
 
 from redline.engines.spec import Spaces
+from redline.engines.workers.masks import mask_sizes
 from redline.engines.workers.shared_memory import Shapes, SharedMemory, arrays_in, num_bytes
 from redline.errors import RedlineError
 
@@ -57,13 +57,13 @@ def buffer_shapes(spaces: Spaces, num_envs: int) -> Shapes:
             f"Observations {obs} with actions {action} do not fit into arrays. "
             "Flatten them: gymnasium.wrappers.FlattenObservation(env)."
         )
-    num_actions = int(action.n) if isinstance(action, gym.spaces.Discrete) else 0
+    num_masked = sum(mask_sizes(action) or ()) if spaces.masked else 0
     return {
         "obs": ((num_envs, *obs.shape), obs.dtype),
         "final_obs": ((num_envs, *obs.shape), obs.dtype),
         "rewards": ((num_envs,), np.float64),
         "terminated": ((num_envs,), np.bool_),
         "truncated": ((num_envs,), np.bool_),
-        "masks": ((num_envs, num_actions if spaces.masked else 0), np.bool_),
+        "masks": ((num_envs, num_masked), np.bool_),
         "actions": ((num_envs, *action.shape), action.dtype),
     }

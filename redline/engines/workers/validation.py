@@ -80,13 +80,21 @@ def checked_flag(flag: Any) -> bool:
     raise BadAnswer(f"terminated or truncated is {shown(flag)}, not True or False")
 
 
-def require_mask(mask: Any, shape: tuple[int, ...]) -> None:
-    """Refuse a mask that does not have one truth value per action, or allows none of them."""
-    if mask is None or np.shape(mask) != shape:
+def checked_mask(mask: Any, sizes: tuple[int, ...]) -> np.ndarray:
+    """A mask with one truth value per action, those of each component behind each other, each allowing at least one."""
+    if isinstance(mask, tuple | list) and len(mask) == len(sizes) and all(np.ndim(part) == 1 for part in mask):
+        mask = np.concatenate(mask)  # one array per component, as Gymnasium's spaces have it
+    total = sum(sizes)
+    if mask is None or np.shape(mask) != (total,):
         given = None if mask is None else np.shape(mask)
-        raise BadAnswer(f"info['action_mask'] has shape {given}, but one truth value per action is due")
-    if not np.any(mask):
-        raise BadAnswer("info['action_mask'] allows no action at all")
+        raise BadAnswer(f"info['action_mask'] has shape {given}, but one truth value per action is due ({total})")
+    found, first = np.asarray(mask, np.bool_), 0
+    for c, size in enumerate(sizes):
+        if not found[first : first + size].any():
+            where = f" in component {c}" if len(sizes) > 1 else ""
+            raise BadAnswer(f"info['action_mask'] allows no action at all{where}")
+        first += size
+    return found
 
 
 def shown(value: Any) -> str:

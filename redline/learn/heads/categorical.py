@@ -10,6 +10,7 @@ import numpy as np
 from redline.compiled.rng import GOLDEN, unit
 from redline.compiled.speed import kernel
 from redline.learn.heads.head import DrawTable, PolicySums
+from redline.learn.heads.masking import MASKED, rule_out
 from redline.learn.loops import clipped_objective, exp, loop
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from redline.learn.batch import Minibatch
 
-MASKED = -1e9
-"""Logit of an action that is not allowed: far enough down that its probability is exactly zero."""
 _f = np.float32
 _ONE = _f(1.0)
 
@@ -28,6 +27,8 @@ class Categorical:
     """Draws one of `num_actions`, counted from 0. Its table holds log-probabilities and running sums of probability."""
 
     num_actions: int
+    first: int = 0
+    """The number that the env has for action 0."""
 
     num_free = 0
     action_shape = ()
@@ -50,12 +51,12 @@ class Categorical:
 
     def fill(self, outputs: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> None:
         """Write the distributions of logits."""
-        _rule_out(outputs, masks)
+        rule_out(outputs, masks)
         _fill(outputs, *table)
 
     def fill_in_numpy(self, outputs: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> None:
         """Write the distributions of logits that came from numpy."""
-        _rule_out(outputs, masks)
+        rule_out(outputs, masks)
         log_probs, cumulative = table
         outputs -= outputs.max(axis=1, keepdims=True)
         outputs -= np.log(np.exp(outputs).sum(axis=1, keepdims=True))
@@ -80,6 +81,10 @@ class Categorical:
         """Actions are numbers already."""
         return actions
 
+    def played(self, actions: np.ndarray) -> np.ndarray:
+        """The env may count from another number than 0."""
+        return actions + self.first if self.first else actions
+
     def distribution(self, outputs: Tensor, masks: Tensor | None) -> CategoricalDistribution:
         """The softmax of logits, for autograd."""
         return CategoricalDistribution(outputs if masks is None else outputs.masked_fill(~masks, MASKED))
@@ -89,7 +94,7 @@ class Categorical:
         clip: np.float32, entropy: np.float32, gradient: np.ndarray,
     ) -> PolicySums:  # fmt: skip
         """Write the gradient at the logits."""
-        _rule_out(outputs, masks)
+        rule_out(outputs, masks)
         log_sums, entropies = np.empty(len(outputs), np.float32), np.empty(len(outputs), np.float32)
         _soften(outputs, gradient, log_sums, entropies)
         pair_grads, sums = np.empty(len(batch.pair_rows), np.float32), np.zeros(4)
@@ -114,18 +119,6 @@ class CategoricalDistribution:
     def picks(self, actions: Tensor) -> Tensor:
         """Whether each action has the largest logit of its row."""
         return self._logits.argmax(dim=-1) == actions
-
-
-def _rule_out(logits: np.ndarray, masks: np.ndarray | None) -> None:
-    if masks is not None:
-        _mask(logits, masks)
-
-
-@loop
-def _mask(logits, masks):
-    for i in range(logits.shape[0]):
-        for a in range(logits.shape[1]):
-            logits[i, a] = logits[i, a] if masks[i, a] else _f(MASKED)
 
 
 @loop

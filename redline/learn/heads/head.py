@@ -5,8 +5,8 @@ random stream per env. While learning it tells log-probabilities and entropies, 
 out by hand by `gradient`. Everything around it (network, actor, PPO, imitation, rollouts) handles actions as rows of an
 array and asks the head for the rest.
 
-Another kind of action is a file beside `categorical.py` and a line in `head_for`. A diagonal Gaussian for d numbers,
-say:
+Another kind of action is a file beside `categorical.py` and a line in `head_for`. The diagonal Gaussian for d numbers of
+`gaussian.py`, say:
 
 - `num_outputs` is 2 d, the last d of which, the logarithms of the deviations, are `num_free`: learned, but the same
   for every observation. `action_shape` is (d,), `action_dtype` float32, `num_choices` None: no two actions are alike.
@@ -14,9 +14,8 @@ say:
 - `draw` takes two numbers of the env's stream for every two it returns (Box and Muller); `likeliest` gives the means.
 - `gradient` calls `clipped_objective` for the factor of each pair, which times (a - mean) / σ² is what the pair adds at
   the mean, and times ((a - mean) / σ)² - 1 at the log-deviation; the entropy's derivative there is 1.
-- `distribution` says the same in torch. Masks are refused: there is nothing to rule out.
-
-Actions outside of a box's bounds are drawn, too; what the env makes of them is no business of the head.
+- `distribution` says the same in torch. Masks do not occur: there is nothing to rule out.
+- `played` clips to the bounds of the box: what is drawn and learned from may lie outside, what the env is given may not.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Head(Protocol):
 
     @property
     def action_dtype(self) -> np.dtype:
-        """Of actions."""
+        """Of actions as they are drawn and learned from."""
 
     def empty(self, capacity: int) -> DrawTable:
         """A table for distributions, with nothing in it yet."""
@@ -101,6 +100,9 @@ class Head(Protocol):
 
     def choices(self, actions: np.ndarray) -> np.ndarray:
         """The number of each action, int64 [n], below `num_choices`: equal for equal actions."""
+
+    def played(self, actions: np.ndarray) -> np.ndarray:
+        """Actions [n, ...] as the env takes them: counted as its space counts, and within its bounds."""
 
     def distribution(self, outputs: Tensor, masks: Tensor | None) -> Distribution:
         """The distributions that outputs stand for, for autograd."""
