@@ -12,6 +12,9 @@ from redline.version import __version__
 if TYPE_CHECKING:
     from redline.compiled import kernel, rule, uniform
     from redline.engines import vector
+    from redline.learn.agent import Agent
+    from redline.learn.api import Training, evaluate, load, train
+    from redline.learn.train import Update
     from redline.worlds.encoding import packed, plain, put
     from redline.worlds.recordings import Recorder
     from redline.worlds.registry import make_env
@@ -19,33 +22,45 @@ if TYPE_CHECKING:
     from redline.worlds.world import World
 
 __all__ = [
+    "Agent",
     "Recorder",
     "RedlineError",
     "Rules",
+    "Training",
+    "Update",
     "World",
     "__version__",
+    "evaluate",
     "kernel",
+    "load",
     "make_env",
     "packed",
     "plain",
     "put",
     "rule",
     "rules_world",
+    "train",
     "uniform",
     "vector",
 ]
 
 _HOMES = {
+    "Agent": "redline.learn.agent",
     "Recorder": "redline.worlds.recordings",
     "Rules": "redline.worlds.rules",
+    "Training": "redline.learn.api",
+    "Update": "redline.learn.train",
     "World": "redline.worlds.world",
+    "evaluate": "redline.learn.api",
     "kernel": "redline.compiled",
+    "load": "redline.learn.api",
     "make_env": "redline.worlds.registry",
     "packed": "redline.worlds.encoding",
     "plain": "redline.worlds.encoding",
     "put": "redline.worlds.encoding",
     "rule": "redline.compiled",
     "rules_world": "redline.worlds.rules",
+    "train": "redline.learn.api",
     "uniform": "redline.compiled",
     "vector": "redline.engines",
 }

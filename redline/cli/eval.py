@@ -14,7 +14,7 @@ from redline.learn.config import at_least
 from redline.runs import BEST, SEARCH_STATE
 from redline.worlds.naming import with_query
 from redline.worlds.registry import all_worlds, default_world, find_world, require_known, world_of
-from redline.worlds.world import Command, World
+from redline.worlds.world import World
 
 if TYPE_CHECKING:
     from redline.learn.evaluate import Subject
@@ -46,7 +46,9 @@ def run(arguments: list[str]) -> int:
     """Parse, play, print."""
     trust = "--trust" in arguments
     world = first_word(arguments, lambda word: _world_named(word, trust)) or default_world()
-    scoring = _scoring(world)
+    from redline.learn.evaluate import scoring_of
+
+    scoring = scoring_of(world)
     parts: dict[str, Any] = {"who": Eval, "how": scoring.options}
     command = parse_with("eval", ABOUT, parts, arguments, "score", world)
     subject = _subject(command.who, world)
@@ -76,15 +78,6 @@ def _policy_path(path: Path) -> Path:
     if (path / SEARCH_STATE).exists():
         raise RedlineError(f"{path} is a workflow search. Its best policy is {path / BEST}, once the search is done.")
     return path
-
-
-def _scoring(world: World) -> Command:
-    found = world.command("score")
-    if found is not None:
-        return found
-    from redline.learn.evaluate import SCORE_RETURNS
-
-    return SCORE_RETURNS
 
 
 def _subject(who: Eval, world: World) -> Subject:

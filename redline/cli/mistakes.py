@@ -64,6 +64,11 @@ def explain(command: str, kind: type, words: Sequence[str]) -> RedlineError | No
     return None if missing is None else _missing(command, missing)
 
 
+def chosen(kind: type, words: Sequence[str]) -> frozenset[str]:
+    """The fields of a command's dataclasses that its arguments name."""
+    return frozenset(given.argument.field for given in _read(words, arguments_of(kind)) if given.argument is not None)
+
+
 def _read(words: Sequence[str], known: Sequence[Argument]) -> Iterator[Given]:
     """A command line, piece by piece."""
     options = {spelling: each for each in known if not each.positional for spelling in each.spellings}

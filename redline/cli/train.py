@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from redline.cli.arguments import arguments_of
 from redline.cli.console import Watcher, out, print_json, short
-from redline.cli.mistakes import UnknownArgument
+from redline.cli.mistakes import UnknownArgument, chosen
 from redline.cli.options import Output, combine, parse
 from redline.cli.worlds import say_to, show
 from redline.errors import RedlineError
@@ -65,12 +65,15 @@ def run(arguments: list[str]) -> int:
     if any(each == "--resume" or each.startswith("--resume=") for each in arguments):
         command: Any = _parse_resume(arguments)
         resume: Resume = command.resume
-        return _go(None, {}, Folder(resume=resume.resume, eval_episodes=resume.eval_episodes), command, resume.trust)
+        folder = Folder(resume=resume.resume, eval_episodes=resume.eval_episodes)
+        return _go(None, frozenset(), folder, command, resume.trust)
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, _, options = env_parts(arguments, parts)
-    command = parse("train", combine("Train", **parts, folder=Folder, saving=Saving, output=Output), arguments)
-    options |= changed_options(command)
-    return _go(command.training, options, command.folder, command)
+    kind = combine("Train", **parts, folder=Folder, saving=Saving, output=Output)
+    command = parse("train", kind, arguments)
+    options = {**command.training.env_options, **options, **changed_options(command)}
+    config = dataclasses.replace(command.training, env_options=options)
+    return _go(config, chosen(kind, arguments), command.folder, command)
 
 
 def _parse_resume(arguments: list[str]) -> Any:
@@ -136,13 +139,11 @@ def _changed(options: Any) -> dict[str, Any]:
     }
 
 
-def _go(
-    config: TrainConfig | None, env_options: dict[str, Any], folder: Folder, command: Any, trust: bool = False
-) -> int:
+def _go(config: TrainConfig | None, settled: frozenset[str], folder: Folder, command: Any, trust: bool = False) -> int:
     output: Output = command.output
     say = say_to(output)
     with contextlib.ExitStack() as claims:
-        session = _session(config, env_options, folder, command.saving, say, claims, trust)
+        session = _session(config, settled, folder, command.saving, say, claims, trust)
         if session.trainer.progress >= 1.0:
             return _already_finished(session, output)
         started, step_before = time.monotonic(), session.trainer.step
@@ -183,7 +184,7 @@ def _already_finished(session: Session, output: Output) -> int:
 
 def _session(
     config: TrainConfig | None,
-    env_options: dict[str, Any],
+    settled: frozenset[str],
     folder: Folder,
     saving: Saving,
     say: Say,
@@ -195,8 +196,9 @@ def _session(
     if folder.resume is not None:
         return _resumed(folder.resume, saving, say, claims, trust)
     assert config is not None
-    config = dataclasses.replace(config, env_options={**config.env_options, **env_options})
-    return _begun(config, folder, saving, say, claims)
+    from redline.learn.prepare import prepared
+
+    return _begun(prepared(config, settled, say), folder, saving, say, claims)
 
 
 def _resumed(path: Path, saving: Saving, say: Say, claims: contextlib.ExitStack, trust: bool) -> Session:
@@ -213,7 +215,6 @@ def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims
     from redline.learn.train import Trainer, warm_up
     from redline.runs import Run
 
-    config = _with_engine(config, say)
     warm_up(config)
     trainer = Trainer(config)
     data = config_to_json(config)
@@ -227,26 +228,6 @@ def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims
         f"engine {config.engine}{plan}, {trainer.thread_plan}, device {trainer.device}, run {found.path}"
     )
     return Session.begin(found, trainer, saving, warn_on_stderr)
-
-
-def _with_engine(config: TrainConfig, say: Say) -> TrainConfig:
-    """The config with an engine: the one asked for, or the fastest."""
-    from redline.engines import AUTO, ENGINES, require_engine
-    from redline.learn.train import choose_engine, warm_up
-
-    if config.engine != AUTO:
-        kind = require_engine(config.engine)
-        if config.collecting.ray_address is not None and not kind.needs_address:
-            takers = " or ".join(name for name, kind in ENGINES.items() if kind.needs_address)
-            raise RedlineError(f"--ray-address is for engine {takers}, not for {config.engine}. Try --engine {takers}.")
-        return config
-    warm_up(config)
-    config, choice = choose_engine(config, say)
-    for trial in choice.trials:
-        rate = f"{trial.steps_per_second:>12,.0f} steps/s" if trial.steps_per_second else f"  {trial.note}"
-        say(f"  {trial.engine:<8}{rate}")
-    say(choice.why)
-    return config
 
 
 def _train(session: Session, output: Output) -> tuple[Interrupt, RedlineError | None]:

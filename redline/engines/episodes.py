@@ -30,6 +30,7 @@ from redline.engines.workers.episode_player import (
 from redline.engines.workers.step_buffers import buffer_shapes
 from redline.errors import RedlineError
 from redline.rollout import Acting, Rollout, join
+from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.timing.workers import WorkerTimes
 
@@ -165,6 +166,7 @@ class Episodes(Generic[Handle]):
     def _take(self, count: int | None) -> list[tuple[_Job, TaskAnswer | Death]]:
         """Answers of jobs that are done: at least one."""
         while True:
+            tell(len(self._groups) - len(self._jobs), len(self._groups))
             done = self.workers.wait(list(self._jobs), WATCH_SECONDS)
             if done:
                 return self._outcomes(done[:count])

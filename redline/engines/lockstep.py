@@ -10,12 +10,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from redline.engines.engine import EngineKind, EngineSetup
 from redline.engines.faults import Faults, Supervisor
+from redline.engines.same_step import SameStep
 from redline.engines.settings import worker_plan
 from redline.engines.spec import EnvDescription, Savable, Snapshot
 from redline.engines.tally import Tally
 from redline.engines.vectors import SerialVectorEnv, SupervisedVectorEnv, WorkerVectorEnv
 from redline.errors import RedlineError
 from redline.rollout import Acting, Outcome, Rollout
+from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.timing.workers import WorkerTimes
 
@@ -56,6 +58,7 @@ class Lockstep:
         with acting:
             policy.begin(num_steps)
         for t in range(num_steps):
+            tell(t, num_steps)
             with acting:
                 decision = policy.act(self._obs, self._masks)
             with stepping:
@@ -120,6 +123,8 @@ def one_after_another(setup: EngineSetup) -> VectorEnv:
 
 def in_one_call(setup: EngineSetup) -> VectorEnv:
     """Envs in this process, stepped by one call where their world is compiled."""
+    if setup.spec.vector is not None:
+        return SameStep(setup.spec.vector, setup.num_envs)
     return setup.spec.batch(setup.num_envs) if setup.spec.native else one_after_another(setup)
 
 

@@ -14,6 +14,7 @@ from redline.engines.spec import EnvDescription, Snapshot
 from redline.engines.workers.child import ResetEach, StepEach, StepProgress
 from redline.engines.workers.parent import EnvWorkers, WorkerAnswer, WorkerProcess
 from redline.rollout import Acting, Decision, Rollout
+from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.timing.workers import WorkerTimes
 
@@ -58,6 +59,7 @@ class Ready:
             else:
                 with watch.span("wait"):
                     answers = self.env_workers.wait()
+                tell(int(columns.t.sum()), columns.num_steps * self.env_workers.num_envs)
                 with watch.span("record"):
                     for worker, answer in answers:
                         self._receive(worker, answer, columns)

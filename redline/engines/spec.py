@@ -11,6 +11,7 @@ from gymnasium.vector import VectorEnv
 
 from redline.worlds.batch import encoding_of
 from redline.worlds.encoding import Encoding
+from redline.worlds.given import parcel, receive, vector_named
 from redline.worlds.naming import with_query
 from redline.worlds.registry import is_compiled, make_env, make_single, require_known
 
@@ -40,6 +41,15 @@ class Spec:
         """Whether its world is compiled, so that batches are stepped by one call."""
         return is_compiled(self.name)
 
+    @property
+    def vector(self) -> VectorEnv | None:
+        """The vector env itself, where one was given as an object."""
+        return vector_named(self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Take along what another process does not know the name of."""
+        return _received, (self.name, self.options, parcel(self.name))
+
     def single(self) -> gym.Env:
         """One env."""
         return make_single(self.name, **self.options)
@@ -47,6 +57,11 @@ class Spec:
     def batch(self, num_envs: int) -> VectorEnv:
         """Envs that step together."""
         return make_env(self.name, num_envs, **self.options)
+
+
+def _received(name: str, options: dict[str, Any], sent: bytes | None) -> Spec:
+    receive(sent)
+    return Spec(name, options)
 
 
 class Spaces(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from redline.engines import ENGINES, vector
+from redline.engines import ENGINES, EngineSetup
+from redline.engines.spec import Spec
 from redline.errors import RedlineError
 from redline.learn import checkpoint
 from redline.learn.acting import Actor
@@ -19,8 +20,9 @@ from redline.learn.train import below, make_policy
 from redline.learn.trust import stored_config
 from redline.rollout import Acting
 from redline.runs import BEST, SCORES, SEARCH_STATE
+from redline.timing.progress import tell
 from redline.worlds.registry import make_env, world_of
-from redline.worlds.world import Answer, Command, Say
+from redline.worlds.world import Answer, Command, Say, World
 
 MOST_ENVS = 64  # episodes played side by side in envs that step one by one
 
@@ -93,6 +95,7 @@ def play(env: VectorEnv, policy: Acting, episodes: int, seed: int) -> np.ndarray
     masks, running, returns = infos.get("action_mask"), np.zeros(env.num_envs), []
     step = 0
     while quota.any():
+        tell(episodes - int(quota.sum()), episodes)
         if step % 1000 == 0:
             policy.begin(1000)
         obs, rewards, terminated, truncated, infos = env.step(policy.act(obs, masks).for_envs)
@@ -108,18 +111,21 @@ def play(env: VectorEnv, policy: Acting, episodes: int, seed: int) -> np.ndarray
 
 def evaluate_env(trained: Trained, episodes: int, seed: int, deterministic: bool) -> np.ndarray:
     """Episode returns of a policy in the env it was trained on, played where it was trained: here, or in workers."""
-    config = trained.config
-    num_envs = min(episodes, MOST_ENVS)
-    workers = config.engine in ENGINES and ENGINES[config.engine].has_workers
-    encoded = {"encoded": True} if world_of(config.env).compiled else {}
-    env = vector(
-        config.env, num_envs, "shared" if workers else "vector", workers=config.collecting.workers, seed=seed,
-        faults=config.collecting.faults, infos=False, **config.env_options, **encoded,
-    )  # fmt: skip
+    env = _make_envs(trained.config, min(episodes, MOST_ENVS), seed)
     try:
-        return play(env, Actor(trained.policy, num_envs, seed, False, deterministic), episodes, seed)
+        return play(env, Actor(trained.policy, env.num_envs, seed, False, deterministic), episodes, seed)
     finally:
         env.close()
+
+
+def _make_envs(config: TrainConfig, num_envs: int, seed: int) -> VectorEnv:
+    """Envs as a config has them, of which actions are counted from 0; a vector env that was given has its own number."""
+    spec = Spec.of(config.env, config.env_options)
+    workers = config.engine in ENGINES and ENGINES[config.engine].has_workers
+    step_together = ENGINES["shared" if workers else "vector"].step_together
+    assert step_together is not None
+    given = spec.vector
+    return step_together(EngineSetup(spec, given.num_envs if given else num_envs, seed, config.collecting))
 
 
 # Envs whose worlds have no way of scoring of their own
@@ -150,6 +156,11 @@ def score_returns(subject: Subject, options: ReturnOptions, say: Say) -> Answer:
 
 
 SCORE_RETURNS = Command(ReturnOptions, score_returns)
+
+
+def scoring_of(world: World) -> Command:
+    """How a world scores policies: in its own way, or by the mean return of fresh episodes."""
+    return world.command("score") or SCORE_RETURNS
 
 
 def grade_returns(trained: Trained, episodes: int, seed: int) -> Answer:

@@ -11,9 +11,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redline.errors import RedlineError, unknown
+from redline.worlds.given import given_world
 from redline.worlds.loading import load_object
 from redline.worlds.naming import with_query
 from redline.worlds.world import World
@@ -89,7 +91,7 @@ def find_world(bare: str) -> World | None:
     """The world that a bare name belongs to, if there is one. A local one must be there."""
     if bare.startswith(LOCAL):
         return local_world(bare)
-    return next((world for world in all_worlds() if world.owns(bare)), None)
+    return given_world(bare) or next((world for world in all_worlds() if world.owns(bare)), None)
 
 
 def local_world(bare: str) -> World:
@@ -113,6 +115,13 @@ def known_names(like: str = "") -> list[str]:
     import gymnasium as gym
 
     return [*names, *sorted(gym.registry)]
+
+
+def shipped_policies() -> dict[str, Path]:
+    """The trained policies that come with worlds: folders of checkpoints, by name."""
+    return {
+        name: path for world in all_worlds() if world.policies is not None for name, path in world.policies().items()
+    }
 
 
 def require_known(name: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class World:
     """How many env steps to train for where nothing is said."""
     recipe: Callable[[str], TrainConfig] | None = None
     """The settings to train with where nothing is said."""
+    fit: Callable[[TrainConfig, frozenset[str], Say], TrainConfig] | None = None
+    """Fits these settings to the env and the steps asked for, once the env has been looked at; those named stay."""
     summarise: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None
     """More numbers about the episodes that ended in an update, from what the env said about each of them."""
     progress: Callable[[dict[str, float]], str] | None = None
@@ -130,6 +133,8 @@ class World:
     """Episodes to score the result of a training run on."""
     grade: Callable[[Trained, int, int], Answer] | None = None
     """The score at the end of training, from a policy, a number of episodes and a seed."""
+    policies: Callable[[], Mapping[str, Path]] | None = None
+    """Trained policies that come with it: folders of checkpoints, by the names that `redline.load` knows them by."""
     is_baseline: Callable[[str], bool] | None = None
     """Whether a name means a simple player of this world."""
     score: Named[Command] | Command | None = None

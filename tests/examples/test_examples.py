@@ -34,10 +34,25 @@ def test_an_example_trains_and_says_how_it_scored_before_and_after(name, num_ste
     assert before.split()[-1] != after.split()[-1]
 
 
+def test_train_and_play_trains_plays_and_scores(tmp_path):
+    trained, played, scored = run("train_and_play.py", "--total-steps", "500", tmp=tmp_path).splitlines()
+    assert " updates; the last episodes returned " in trained and played.startswith("One episode: ")
+    assert re.fullmatch(r"Mean return of 100 episodes: \d+\.\d ± \d+\.\d", scored)
+
+
+def test_an_env_of_ones_own_is_trained_on_in_workers_and_comes_back_from_its_folder(tmp_path):
+    arguments = ("--total-steps", "500", "--run-dir", str(tmp_path / "run"))
+    first, *acts = run("own_env.py", *arguments, tmp=tmp_path).splitlines()
+    assert re.fullmatch(r"Mean return before training -\d+\.\d, after [\d,]+ steps -\d+\.\d", first)
+    assert len(acts) == 3 and (tmp_path / "run" / "metrics.csv").exists()
+
+
 def test_every_example_is_run_by_a_test():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
         "sb3_single.py",
         "sb3_batched.py",
         "elevator.py",
         "elevator_original.py",
+        "own_env.py",
+        "train_and_play.py",
     }

@@ -10,6 +10,7 @@ import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
 from redline.errors import RedlineError
+from redline.worlds.given import factory_named
 from redline.worlds.loading import load_object, names_object
 
 PREFIX = "external:"
@@ -17,7 +18,15 @@ PREFIX = "external:"
 
 def make_external(spec: str, **options: Any) -> gym.Env:
     """One env, made by the factory that `spec` names. What goes wrong inside the factory is raised as it is."""
-    factory = load_factory(spec)
+    return _made(spec, load_factory(spec), options)
+
+
+def make_given(name: str, **options: Any) -> gym.Env:
+    """One env, made by a factory that was given as an object."""
+    return _made(name, factory_named(name), options)
+
+
+def _made(spec: str, factory: Callable[..., gym.Env], options: dict[str, Any]) -> gym.Env:
     _require_options(spec, factory, options)
     env = factory(**options)
     if isinstance(env, gym.Env):

@@ -1,0 +1,62 @@
+"""Somebody else's vector env, as engines want it: an ended episode begins again in the same step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from redline.errors import RedlineError
+
+
+class SameStep(VectorEnv):
+    """A vector env with any autoreset mode, stepped as if it were `AutoresetMode.SAME_STEP`.
+
+    One that begins episodes a step later plays a step in between that is nobody's: it is marked as lost, which takes it
+    out of the rollout. The env belongs to whoever made it, and stays open.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
+
+    def __init__(self, envs: VectorEnv, num_envs: int) -> None:
+        if num_envs != envs.num_envs:
+            raise RedlineError(f"The VectorEnv has {envs.num_envs} envs, not {num_envs}. Leave num_envs out.")
+        self.mode = envs.metadata.get("autoreset_mode")
+        if self.mode not in tuple(AutoresetMode):
+            raise RedlineError(
+                f"{type(envs).__name__} does not say in metadata['autoreset_mode'] how ended episodes begin again. "
+                "Set it to a gymnasium.vector.AutoresetMode."
+            )
+        self.envs, self.num_envs = envs, envs.num_envs
+        self.single_observation_space, self.single_action_space = (
+            envs.single_observation_space,
+            envs.single_action_space,
+        )
+        self.observation_space, self.action_space = envs.observation_space, envs.action_space
+        space = envs.single_action_space
+        self._first_action = int(space.start) if isinstance(space, gym.spaces.Discrete) else 0
+        self._ended = np.zeros(self.num_envs, np.bool_)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin new episodes in all envs."""
+        self._ended[:] = False
+        obs, infos = self.envs.reset(seed=seed, options=options)
+        return obs, dict(infos)
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Play one step in every env."""
+        shifted = actions + self._first_action if self._first_action else actions
+        obs, rewards, terminated, truncated, infos = self.envs.step(shifted)
+        ended, infos = np.asarray(terminated | truncated, np.bool_), dict(infos)
+        if self.mode is AutoresetMode.NEXT_STEP:
+            between, self._ended = self._ended, ended  # steps that only began an episode
+            truncated = truncated | between
+            infos |= {"lost": between} if between.any() else {}
+            infos |= {"final_obs": obs.copy(), "_final_obs": ended} if ended.any() else {}
+        elif self.mode is AutoresetMode.DISABLED and ended.any():
+            infos |= {"final_obs": obs.copy(), "_final_obs": ended.copy()}
+            obs, begun = self.envs.reset(options={"reset_mask": ended})
+            infos |= {name: value for name, value in begun.items() if name == "action_mask"}
+        return obs, rewards, terminated, truncated, infos
