@@ -7,6 +7,7 @@
       scores.json       how the policy does once it is trained
       breakdown.json    where the time went
       report.html       all of this as a page
+      stages.json       with a preset: what each stage came to; stages/ holds a run folder for each
 
 A file here is either complete or absent, except logs such as `metrics.csv`, which grow: a power cut may tear the last
 line, and every reader knows that.
@@ -40,6 +41,9 @@ SCHEDULE = "schedule.json"
 BREAKDOWN = "breakdown.json"
 REPORT = "report.html"
 TENSORBOARD = "tensorboard"
+STAGES = "stages.json"
+STAGE_FOLDERS = "stages"
+IMPROVEMENT = "improvement.json"
 
 # In a checkpoint
 STEP = "step-"

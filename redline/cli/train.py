@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from redline.cli import train_stages as stages
 from redline.cli.arguments import arguments_of
 from redline.cli.console import Watcher, out, print_json, short
 from redline.cli.mistakes import UnknownArgument, chosen
@@ -24,6 +25,7 @@ from redline.worlds.world import Answer, Say, World
 
 if TYPE_CHECKING:
     from redline.learn.session import Interrupt, Session
+    from redline.timing.breakdown import Breakdown
 
 ENV_PART = "env_part"
 """The name that the options of an env's world have among the parts of a command."""
@@ -49,6 +51,15 @@ class Folder:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """A training plan instead of settings of one's own."""
+
+    preset: str | None = None
+    """Train in the stages of this preset of the env's world (`redline envs NAME` lists them); none trains by PPO alone,
+    with the settings given. Where nothing is said about the training, the world's first preset is followed, if any."""
+
+
+@dataclass(frozen=True)
 class Resume:
     """Go on with a run where it was stopped, bit for bit."""
 
@@ -65,12 +76,18 @@ def run(arguments: list[str]) -> int:
     if any(each == "--resume" or each.startswith("--resume=") for each in arguments):
         command: Any = _parse_resume(arguments)
         resume: Resume = command.resume
+        if stages.is_plan(resume.resume):
+            return stages.resume(command)
         folder = Folder(resume=resume.resume, eval_episodes=resume.eval_episodes)
         return _go(None, frozenset(), folder, command, resume.trust)
     parts: dict[str, Any] = {"training": TrainConfig}
-    arguments, _, options = env_parts(arguments, parts)
-    kind = combine("Train", **parts, folder=Folder, saving=Saving, output=Output)
+    given = arguments
+    arguments, name, options = env_parts(arguments, parts)
+    kind = combine("Train", **parts, plan=Plan, folder=Folder, saving=Saving, output=Output)
     command = parse("train", kind, arguments)
+    preset = stages.preset_of(name, command, given)
+    if preset is not None:
+        return stages.begin(preset, name, command, given)
     options = {**command.training.env_options, **options, **changed_options(command)}
     config = dataclasses.replace(command.training, env_options=options)
     return _go(config, chosen(kind, arguments), command.folder, command)
@@ -147,7 +164,7 @@ def _go(config: TrainConfig | None, settled: frozenset[str], folder: Folder, com
         if session.trainer.progress >= 1.0:
             return _already_finished(session, output)
         started, step_before = time.monotonic(), session.trainer.step
-        interrupt, trouble = _train(session, output)
+        interrupt, trouble = train_session(session, output)
         seconds = time.monotonic() - started
         saved = session.save()
         session.close()
@@ -162,10 +179,10 @@ def _go(config: TrainConfig | None, settled: frozenset[str], folder: Folder, com
     if output.json:
         print_json(summary)
     elif output.quiet:
-        _print_result(summary, graded)
+        print_result(summary, graded)
     else:
-        _print_times(session)
-        _print_result(summary, graded)
+        print_times(session.breakdown)
+        print_result(summary, graded)
         _print_next(session)
     return 0
 
@@ -230,7 +247,7 @@ def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims
     return Session.begin(found, trainer, saving, warn_on_stderr)
 
 
-def _train(session: Session, output: Output) -> tuple[Interrupt, RedlineError | None]:
+def train_session(session: Session, output: Output) -> tuple[Interrupt, RedlineError | None]:
     """Train to the end, or until a signal or envs that cannot be mended. Returns the signal and the trouble, if any."""
     from redline.engines.faults import EnvTrouble
     from redline.learn.session import Abandoned, Interrupt
@@ -301,14 +318,16 @@ def _summarise(
     return summary, graded
 
 
-def _print_times(session: Session) -> None:
+def print_times(breakdown: Breakdown) -> None:
+    """Where the time went."""
     from redline.timing.render import table
 
-    out.print(table(session.breakdown))
+    out.print(table(breakdown))
     out.print()
 
 
-def _print_result(summary: dict[str, Any], graded: Answer | None) -> None:
+def print_result(summary: dict[str, Any], graded: Answer | None) -> None:
+    """Steps, speed and score."""
     since_start = f"{summary['episodes']:,} episodes"
     if summary["new_steps"] != summary["steps"]:
         since_start = f"{summary['steps']:,} steps and {since_start} since the start of the run"

@@ -42,8 +42,16 @@ def require_trusted(config: dict[str, Any], where: Path, trust: bool = False) ->
 
 def reach_of(config: dict[str, Any]) -> list[str]:
     """All that a config would have run, opened or called beyond Redline's own worlds, in words."""
-    found = (_env_reach(config), _file_reach(config), _address_reach(config), _network_reach(config))
-    return [_shown(wish) for wish in found if wish]
+    kinds = (_env_reach, _file_reach, _address_reach, _network_reach)
+    found = (reach(each) for each in (config, *_stages(config)) for reach in kinds)
+    return list(dict.fromkeys(_shown(wish) for wish in found if wish))
+
+
+def _stages(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """The configs of the stages of a plan, where it is one."""
+    stages = config.get("stages")
+    configs = [each.get("config") for each in stages if isinstance(each, dict)] if isinstance(stages, list) else []
+    return [each for each in configs if isinstance(each, dict)]
 
 
 def _env_reach(config: dict[str, Any]) -> str | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from redline.learn.config import TrainConfig
     from redline.learn.elite import Episode
     from redline.learn.evaluate import Trained
+    from redline.learn.stages import Stage
     from redline.report.page import Section
     from redline.runs import Run
     from redline.worlds.batch import BatchEnv
@@ -83,6 +84,20 @@ class Original:
     """Steps per second of one core, from an env's name and options and the seconds to measure; None where it is missing."""
 
 
+@dataclass(frozen=True)
+class Preset:
+    """A training plan of a world: several stages, each going on from what the one before it has learned."""
+
+    about: str
+    """One line that says what comes of it."""
+    stages: Callable[[TrainConfig], list[Stage]]
+    """The stages, from what was asked for: the env with the options that were given, a seed, threads."""
+    takes: tuple[str, ...] = ()
+    """Options of the env that it leaves open."""
+    grade: Callable[[Trained, int, int], Answer] | None = None
+    """The score at its end, where that is another than the world's."""
+
+
 class GymnasiumId(NamedTuple):
     """The id under which `gymnasium.make` knows the envs of a world, and their classes as `package.module:name`."""
 
@@ -123,6 +138,10 @@ class World:
     """The settings to train with where nothing is said."""
     fit: Callable[[TrainConfig, frozenset[str], Say], TrainConfig] | None = None
     """Fits these settings to the env and the steps asked for, once the env has been looked at; those named stay."""
+    presets: Mapping[str, Preset] = field(default_factory=dict)
+    """Training plans by name. The first is followed where nothing is said about the training at all."""
+    shipped: Mapping[str, Path] = field(default_factory=dict)
+    """Trained policies that come with the package: by name, the folder of a checkpoint."""
     summarise: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None
     """More numbers about the episodes that ended in an update, from what the env said about each of them."""
     progress: Callable[[dict[str, float]], str] | None = None

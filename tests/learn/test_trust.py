@@ -146,3 +146,8 @@ def test_what_comes_with_us_needs_none(env: str) -> None:
 def test_what_it_would_run_cannot_write_to_the_terminal() -> None:
     (wish,) = reach_of({"env": "external:a:b", "env_options": {"x": "\x1b[2J\nredline: all is well" + "y" * 500}})
     assert wish.isprintable() and len(wish) <= 160
+
+
+def test_the_stages_of_a_plan_are_looked_at_too() -> None:
+    stage = {"config": config_to_json(TrainConfig("external:os:system"))}
+    assert reach_of({**config_to_json(TrainConfig("cage2")), "stages": [stage, "junk"]})

@@ -1,9 +1,12 @@
 """CAGE Challenge 2: defend a network of 13 hosts. Compiled, and beside it the original simulator."""
 
+from collections.abc import Callable
+
 from redline.worlds.cage2.rules.scenario import Scenario
-from redline.worlds.world import GymnasiumId, Named, Original, World, reaches_nothing
+from redline.worlds.world import Answer, GymnasiumId, Named, Original, Preset, World, reaches_nothing
 
 _HERE = "redline.worlds.cage2"
+_PROTOCOL: Named[Callable[..., Answer]] = Named(f"{_HERE}.protocol:grade_protocol")
 
 CAGE2 = World(
     name="cage2",
@@ -14,6 +17,20 @@ CAGE2 = World(
     options=Scenario,
     reaches=reaches_nothing,
     steps=lambda name: 50_000_000,
+    presets={
+        "short": Preset(
+            "one defender against both Reds, better than the published board, in two minutes",
+            Named(f"{_HERE}.presets:short"),
+            takes=("rules",),
+            grade=_PROTOCOL,
+        ),
+        "champion": Preset(
+            "the same, as good as we know how to make it, in ten minutes",
+            Named(f"{_HERE}.presets:champion"),
+            takes=("rules", "red_agent", "observation", "wrapper", "green_agent"),
+            grade=_PROTOCOL,
+        ),
+    },
     eval_episodes=1000,
     grade=Named(f"{_HERE}.protocol:grade"),
     is_baseline=Named(f"{_HERE}.baselines:is_baseline"),

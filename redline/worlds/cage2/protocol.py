@@ -16,6 +16,7 @@ from redline.errors import RedlineError, unknown
 from redline.learn.acting import Actor
 from redline.learn.evaluate import Score, Subject, Trained, graded, play, score
 from redline.learn.policy import Policy
+from redline.runs import SCORES
 from redline.worlds.cage2.baselines import BASELINES, GREEDY, is_baseline, make_baseline
 from redline.worlds.cage2.env import Cage2VectorEnv
 from redline.worlds.cage2.rules.scenario import GREEN_AGENTS, RED_AGENTS, RULES, Scenario, parse_order
@@ -146,6 +147,17 @@ def grade(trained: Trained, episodes: int, seed: int) -> Answer:
     )[0]  # fmt: skip
     setting = {"rules": found.rules, "red_agent": found.red_agent, "length": found.length}
     return graded(Score(found.episodes, found.mean, found.stderr, found.std), setting, found.length)
+
+
+def grade_protocol(trained: Trained, episodes: int, seed: int) -> Answer:
+    """The whole protocol with the likeliest actions, under the rules that were trained on."""
+    options = trained.config.env_options
+    subject = Subject(trained.config.env, options, seed, trained)
+    protocol = Protocol(episodes, rules=Scenario(**options).rules, deterministic=True)
+    found = run(subject, protocol, lambda text: None)
+    return Answer(
+        {**found.data, "eval_episodes": episodes}, found.lines, files={SCORES: {"scores": found.data["scores"]}}
+    )
 
 
 def run(subject: Subject, options: Protocol, say: Say) -> Answer:

@@ -1,0 +1,264 @@
+"""`redline train` with a preset: a plan in stages, unattended, that can be stopped and gone on with."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shlex
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from redline.cli.console import out, print_json, short
+from redline.cli.options import Output
+from redline.cli.worlds import say_to
+from redline.errors import RedlineError, unknown
+from redline.files import warn_on_stderr
+from redline.runs import CONFIG, Run
+from redline.worlds.naming import with_query
+from redline.worlds.registry import world_of
+from redline.worlds.world import Answer, Preset
+
+if TYPE_CHECKING:
+    from redline.learn.stages import Chain, Stage
+
+OPEN = frozenset({"env", "seed", "threads", "device", "turbo", "dedup"})
+"""Settings of the training that every preset leaves open."""
+SIZES = ("num_envs", "num_steps")
+"""Settings that replace those of every stage where they are given beside a preset."""
+
+
+def preset_of(name: str, command: Any, arguments: list[str]) -> Preset | None:
+    """The plan to follow: the one that is named, or the world's first where nothing is said about the training."""
+    presets, given = world_of(name).presets, _given(arguments)
+    if command.plan.preset is not None:
+        if not presets:
+            raise RedlineError(f"{name} has no presets. Leave out --preset {command.plan.preset}.")
+        if command.plan.preset not in presets:
+            raise unknown("preset", command.plan.preset, list(presets))
+        preset = presets[command.plan.preset]
+        _refuse(preset, command, given)
+        return preset
+    first = next(iter(presets.values()), None)
+    if first is None or "preset" in given or _training_given(command, given) - OPEN:
+        return None
+    return first if _options_given(command, arguments) <= set(first.takes) else None
+
+
+def _refuse(preset: Preset, command: Any, given: set[str]) -> None:
+    """Refuse settings that a preset makes itself."""
+    own = _training_given(command, given) - OPEN - {*SIZES, "total_steps"}
+    own |= (given & _fields(getattr(command, "env_part", None))) - {*preset.takes}
+    for name in sorted(own):
+        option = f"--{name.replace('_', '-')}"
+        raise RedlineError(
+            f"The preset {command.plan.preset} has its own {option}. Leave that out, or train by PPO alone with "
+            "--preset none."
+        )
+
+
+def _given(arguments: Iterable[str]) -> set[str]:
+    """The options on a command line, by the names of their fields."""
+    found = set()
+    for word in arguments:
+        if word.startswith("--"):
+            name = word[2:].partition("=")[0].replace("-", "_")
+            found |= {name, name.removeprefix("no_")}
+    return found
+
+
+def _fields(part: Any) -> set[str]:
+    """The names of all options of a part of a command, those of parts of it included."""
+    if not dataclasses.is_dataclass(part):
+        return set()
+    found = set()
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        found |= _fields(value) if dataclasses.is_dataclass(value) else {field.name}
+    return found
+
+
+def _training_given(command: Any, given: set[str]) -> set[str]:
+    return given & _fields(command.training)
+
+
+def _query(arguments: list[str]) -> dict[str, Any]:
+    """The options behind the env's name."""
+    name = next((word for word in arguments if "?" in word and not word.startswith("-")), None)
+    return {} if name is None else with_query(name, {})[1]
+
+
+def _options_given(command: Any, arguments: list[str]) -> set[str]:
+    return (_given(arguments) & _fields(getattr(command, "env_part", None))) | {*_query(arguments)}
+
+
+def _options(command: Any, arguments: list[str]) -> dict[str, Any]:
+    """The options of the env that were given, defaults among them."""
+    part = getattr(command, "env_part", None)
+    return {**_query(arguments), **{name: getattr(part, name) for name in _given(arguments) & _fields(part)}}
+
+
+def begin(preset: Preset, name: str, command: Any, arguments: list[str]) -> int:
+    """Follow a plan from its beginning."""
+    say = say_to(command.output)
+    say("Loading torch …")
+    from redline.learn.stages import Chain, plan_config, smaller
+
+    asked = dataclasses.replace(command.training, total_steps=None, env_options=_options(command, arguments))
+    stages = preset.stages(asked)
+    sizes = {size: getattr(command.training, size) for size in SIZES if size in _given(arguments)}
+    stages = [dataclasses.replace(each, config=dataclasses.replace(each.config, **sizes)) for each in stages]
+    if command.training.total_steps is not None:
+        stages = smaller(stages, command.training.total_steps)
+    called = next(key for key, each in world_of(name).presets.items() if each is preset)
+    data = plan_config(called, stages)
+    folder = command.folder
+    run = Run.at(folder.run_dir, data) if folder.run_dir else Run.create(folder.runs, f"{name}-{called}", data)
+    options = ", ".join(f"{key} {value}" for key, value in stages[-1].config.env_options.items())
+    say(f"Preset {called}: {preset.about}. {len(stages)} stages on {name} ({options}), run {run.path}")
+    if command.plan.preset is None:
+        say("Nothing was said about the training, so this preset is followed; --preset none trains by PPO alone.")
+    return _follow(Chain(run, command.saving, warn_on_stderr, say), folder.eval_episodes, command.output)
+
+
+def is_plan(path: Path) -> bool:
+    """Whether a path is a run in stages."""
+    return (path / CONFIG).exists() and "stages" in Run.open(path).config
+
+
+def resume(command: Any) -> int:
+    """Go on with a plan."""
+    say = say_to(command.output)
+    say("Loading torch …")
+    from redline.learn.stages import Chain
+    from redline.learn.trust import require_trusted
+
+    run = Run.open(command.resume.resume)
+    require_trusted(run.config, run.path, command.resume.trust)
+    chain = Chain(run, command.saving, warn_on_stderr, say)
+    return _follow(chain, command.resume.eval_episodes, command.output)
+
+
+def _follow(chain: Chain, eval_episodes: int | None, output: Output) -> int:
+    """Do the stages that are left, then score and report."""
+    from redline.learn.train import warm_up
+
+    say, started, before = say_to(output), time.monotonic(), chain.step
+    with chain.run.locked():
+        left = list(chain.left())
+        if not left:
+            return _finished(chain, output)
+        warm_up(left[0][1].config)
+        for number, stage in left:
+            say(f"Stage {number + 1} of {len(chain.stages)}, {stage.name}: {_describe(stage)}")
+            code = _do(chain, number, stage, output)
+            if code:
+                return code
+            say(f"  {_outcome(chain.done[-1])}")
+        _tell(chain, eval_episodes, time.monotonic() - started, before, output)
+    return 0
+
+
+def _describe(stage: Stage) -> str:
+    if stage.improve is not None:
+        how = stage.improve
+        return f"improvement by rollouts of up to {how.states} states, {how.horizon} steps each"
+    return f"PPO, {short(stage.steps)} steps"
+
+
+def _outcome(done: dict[str, Any]) -> str:
+    score = f", score {done['before']:.2f} → {done['after']:.2f} ± {done['stderr']:.2f}" if "before" in done else ""
+    kept = "" if done["kept"] else "; no better than before, so that goes on"
+    return f"{done['seconds']:.1f} s{score}{kept}"
+
+
+def _do(chain: Chain, number: int, stage: Stage, output: Output) -> int:
+    """One stage. Returns the exit code of a signal that stopped it, 0 otherwise."""
+    if stage.improve is not None:
+        return _improve(chain, number)
+    from redline.cli.train import train_session
+
+    session, started = chain.session(number), time.monotonic()
+    interrupt, trouble = train_session(session, output)
+    saved = session.save()
+    session.close()
+    if trouble:
+        raise type(trouble)(f"{trouble}\nredline: stopped in stage {number + 1}. {_how_to_go_on(chain, saved)}")
+    if interrupt:
+        warn_on_stderr(f"redline: interrupted in stage {number + 1}. {_how_to_go_on(chain, saved)}")
+        return interrupt.exit_code
+    chain.finish(number, session, time.monotonic() - started)
+    return 0
+
+
+def _improve(chain: Chain, number: int) -> int:
+    from redline.learn.session import Abandoned, Interrupt
+
+    interrupt = Interrupt(may_abandon=lambda: True)
+    with interrupt.listening(), contextlib.suppress(Abandoned):
+        chain.improve(number)
+    if interrupt and len(chain.done) == number:
+        warn_on_stderr(f"redline: interrupted in stage {number + 1}. {_how_to_go_on(chain, True)}")
+        return interrupt.exit_code
+    return 0
+
+
+def _how_to_go_on(chain: Chain, saved: bool) -> str:
+    path = shlex.quote(str(chain.run.path))
+    return f"Continue with: redline train --resume {path}" if saved else "No checkpoint could be written."
+
+
+def _finished(chain: Chain, output: Output) -> int:
+    done = {"run": str(chain.run.path), "steps": chain.step, "new_steps": 0, "seconds": 0.0, "steps_per_second": None}
+    if output.json:
+        print_json(done)
+    else:
+        out.print(
+            f"{chain.run.path} is finished: all {len(chain.stages)} stages. There is nothing to go on with.",
+            soft_wrap=True,
+        )
+    return 0
+
+
+def _tell(chain: Chain, eval_episodes: int | None, seconds: float, before: int, output: Output) -> None:
+    """Score the result, write scores and report, and print."""
+    from redline.cli.train import print_result, print_times
+    from redline.report.learning import write_report
+    from redline.runs import BREAKDOWN
+    from redline.timing.breakdown import Breakdown
+
+    breakdown = chain.run.read_json(BREAKDOWN)
+    summary: dict[str, Any] = {
+        "run": str(chain.run.path), "preset": chain.preset, "stages": chain.done, "steps": chain.step,
+        "new_steps": chain.step - before, "episodes": sum(each["episodes"] for each in chain.done),
+        "seconds": seconds, "steps_per_second": (chain.step - before) / seconds, "breakdown": breakdown,
+        "restarts": 0, "lost_episodes": 0,
+    }  # fmt: skip
+    graded = _graded(chain, eval_episodes)
+    summary |= {} if graded is None else graded.data
+    summary["report"] = str(write_report(chain.run))
+    if output.json:
+        print_json(summary)
+        return
+    if not output.quiet:
+        print_times(Breakdown.from_json(breakdown))
+    print_result(summary, graded)
+    if not output.quiet:
+        out.print(f"Next:       redline eval {shlex.quote(str(chain.run.path))} --deterministic", soft_wrap=True)
+
+
+def _graded(chain: Chain, eval_episodes: int | None) -> Answer | None:
+    from redline.learn.evaluate import grade_returns
+
+    trained = chain.result()
+    world = world_of(trained.config.env)
+    episodes = world.eval_episodes if eval_episodes is None else eval_episodes
+    if not episodes:
+        return None
+    preset = world.presets.get(chain.preset)
+    grade = (preset.grade if preset is not None else None) or world.grade or grade_returns
+    graded = grade(trained, episodes, trained.config.seed + 1_000_003)
+    for name, data in graded.files.items():
+        chain.run.write_json(name, data)
+    return graded

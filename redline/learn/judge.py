@@ -1,0 +1,159 @@
+"""Playing with the likeliest actions, quickly, and judging policies by it: the same episodes for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from redline.errors import RedlineError
+from redline.learn.distinct import Distinct, as_words
+from redline.learn.policy import Policy
+from redline.worlds.batch import BatchEnv
+from redline.worlds.registry import make_env, world_of
+
+BATCH = 2048
+"""Episodes played side by side: few enough that their records stay in the cache."""
+MOST_STEPS = 10_000
+"""Steps after which an episode is no longer followed."""
+ROUND = 64
+"""Observations are shown to the network in multiples of this, so that an answer does not depend on its neighbours."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Likeliest:
+    """Takes a policy's likeliest actions, asking the network about each distinct observation once."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._distinct: Distinct | None = None
+        self._chosen = np.empty(0, np.int64)
+
+    def actions(self, obs: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray:
+        """An action int64 [n] for each observation."""
+        words = as_words(obs)
+        if masks is not None:
+            words = np.concatenate([words, as_words(masks)], axis=1)
+        if self._distinct is None:
+            self._distinct = Distinct(words.shape[1])
+        rows = self._distinct.find(words)
+        known = len(self._chosen)
+        if len(self._distinct) > known:
+            late = np.flatnonzero(rows >= known)
+            _, first = np.unique(rows[late], return_index=True)
+            new = late[first]
+            answers = self._ask(obs[new], None if masks is None else masks[new])
+            self._chosen = np.concatenate([self._chosen, answers])
+        return self._chosen[rows]
+
+    def _ask(self, obs: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+        count = len(obs)
+        padded = np.arange(-(-count // ROUND) * ROUND) % count
+        table = self.policy.head.empty(len(padded))
+        self.policy.infer(obs[padded], None if masks is None else masks[padded], table)
+        return self.policy.head.likeliest(table, np.arange(count))[0]
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Envs to play in, as often as they are needed."""
+
+    env: str
+    options: dict[str, Any]
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse worlds whose envs cannot be made by the thousand and put back to where they were."""
+        if not world_of(self.env).compiled:
+            raise RedlineError(
+                f"{self.env} cannot be played from the middle of an episode: only compiled worlds can. "
+                "`redline envs` lists them."
+            )
+
+    def make(self, num_envs: int) -> BatchEnv:
+        """A batch that hands out observations as they are stored."""
+        env = make_env(self.env, num_envs, encoded=True, **self.options)
+        assert isinstance(env, BatchEnv)
+        return env
+
+    def spread(self, work: Callable[[T], R], parts: Iterable[T]) -> list[R]:
+        """The results of parts of a piece of work, in order, done by as many threads as there are."""
+        if self.threads == 1:
+            return [work(part) for part in parts]
+        pool = ThreadPoolExecutor(self.threads, "player")
+        try:
+            return list(pool.map(work, parts))
+        finally:  # at once, where somebody has interrupted us
+            pool.shutdown(cancel_futures=True)
+
+
+def weights_by_age(lengths: Sequence[int], most: int) -> np.ndarray:
+    """What a reward counts for, by the steps before it: once for each episode length that it falls into; else once."""
+    if not lengths:
+        return np.ones(most)
+    ages = np.arange(most)
+    return np.asarray(np.sum([ages < length for length in lengths], axis=0, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Scores policies on the same fresh episodes, by their likeliest actions."""
+
+    arena: Arena
+    episodes: int = 4096
+    seed: int = 0
+    lengths: tuple[int, ...] = ()
+    """Episode lengths that count, each with the return up to there; none counts the whole episode."""
+
+    def scores(self, policy: Policy) -> np.ndarray:
+        """The score float64 [episodes] of each episode: its return, or the sum of its returns at the lengths."""
+        firsts = range(0, self.episodes, BATCH)
+        return np.concatenate(self.arena.spread(lambda first: self._play(policy, first), firsts))
+
+    def compare(self, old: Policy, new: Policy) -> Difference:
+        """How much better the new one does."""
+        before, after = self.scores(old), self.scores(new)
+        gains = after - before
+        stderr = float(gains.std(ddof=1)) / len(gains) ** 0.5 if len(gains) > 1 else float("inf")
+        return Difference(float(before.mean()), float(after.mean()), stderr)
+
+    def _play(self, policy: Policy, first: int) -> np.ndarray:
+        """The scores of the episodes from `first` on. Env `i` has seed `i`, whatever the batch."""
+        env = self.arena.make(min(BATCH, self.episodes - first))
+        player = Likeliest(policy)
+        obs, infos = env.reset(seed=self.seed + first)
+        alive, total = np.ones(env.num_envs, np.bool_), np.zeros(env.num_envs)
+        weights = weights_by_age(self.lengths, max(self.lengths, default=MOST_STEPS))
+        for weight in weights:
+            actions = player.actions(obs, infos.get("action_mask"))
+            obs, rewards, terminated, truncated, infos = env.step(actions)
+            total += np.where(alive, weight * rewards, 0.0)
+            alive &= ~(terminated | truncated)
+            if not alive.any():
+                break
+        env.close()
+        return total
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two policies on the same episodes."""
+
+    before: float
+    after: float
+    stderr: float
+    """Of the difference."""
+
+    @property
+    def gain(self) -> float:
+        """How much better the second does."""
+        return self.after - self.before
+
+    def exceeds(self, errors: float) -> bool:
+        """Whether it is better by more than so many standard errors."""
+        return self.gain > errors * self.stderr

@@ -1,0 +1,279 @@
+"""A training plan in stages: each goes on from what the one before it has learned, and none can lose it.
+
+    NAME-20250131-142500/
+      config.json       the settings of the last stage, and all stages
+      stages.json       what each stage came to
+      stages/1-table/   a run folder for each
+      checkpoints/      the policy after the latest stage
+
+A stage that was broken off goes on where it was, bit for bit (one that improves by rollouts begins again).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from redline.errors import RedlineError
+from redline.learn import checkpoint
+from redline.learn.config import Saving, TrainConfig, config_from_json, config_to_json
+from redline.learn.evaluate import Trained, load_policy
+from redline.learn.grow import grow
+from redline.learn.improve import Improvement, improve
+from redline.learn.judge import Arena, Difference, Judge
+from redline.learn.policy import Policy
+from redline.learn.session import Session
+from redline.learn.train import Trainer, make_policy, spread_seed
+from redline.metrics import MetricsLog, load_metrics
+from redline.runs import BREAKDOWN, CHECKPOINTS, IMPROVEMENT, STAGE_FOLDERS, STAGES, STEP, Run
+from redline.threads import use_threads
+from redline.timing.breakdown import Breakdown, merge
+from redline.timing.stopwatch import Stopwatch
+from redline.version import __version__
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A test at the end of a stage: what it began with goes on, unless the result does better."""
+
+    episodes: int = 4096
+    """Episodes to compare on."""
+    lengths: tuple[int, ...] = ()
+    """Episode lengths that count, each with the return up to there; none counts the whole episode."""
+    env_options: dict[str, Any] = field(default_factory=dict)
+    """Options of the env that are otherwise there than in training."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of a training plan: PPO, or improvement by rollouts."""
+
+    name: str
+    config: TrainConfig
+    """What to train on and how; its seed is worked out from that of the plan."""
+    improve: Improvement | None = None
+    """Improve by rollouts instead of PPO."""
+    heat: float = 1.0
+    """The actor's outputs are multiplied by this at the start: below 1, the policy is less decided, and tries more."""
+    guard: Guard | None = None
+
+    @property
+    def steps(self) -> int:
+        """Env steps of PPO."""
+        return 0 if self.improve is not None else self.config.total_steps or 0
+
+
+def smaller(stages: list[Stage], total_steps: int) -> list[Stage]:
+    """The same plan in so many steps of PPO; rollouts shrink with them."""
+    share = total_steps / max(1, sum(stage.steps for stage in stages))
+    return [_scaled(stage, share) for stage in stages]
+
+
+def _scaled(stage: Stage, share: float) -> Stage:
+    def part(count: int) -> int:
+        return max(4, min(count, round(count * share)))
+
+    steps = max(1, round(stage.steps * share)) if stage.steps else stage.config.total_steps
+    guard = stage.guard and dataclasses.replace(stage.guard, episodes=part(stage.guard.episodes))
+    how = stage.improve and dataclasses.replace(
+        stage.improve, episodes=part(stage.improve.episodes), states=part(stage.improve.states),
+        judging=part(stage.improve.judging), deciding=part(stage.improve.deciding), tries=part(stage.improve.tries),
+        lessons=part(stage.improve.lessons), least_visits=min(stage.improve.least_visits, part(stage.improve.least_visits)),
+    )  # fmt: skip
+    return dataclasses.replace(
+        stage, config=dataclasses.replace(stage.config, total_steps=steps), improve=how, guard=guard
+    )
+
+
+class Chain:
+    """A plan on its way: a run folder whose stages follow one another."""
+
+    def __init__(self, run: Run, saving: Saving, warn: Say, say: Say) -> None:
+        self.run, self.saving, self._warn, self._say = run, saving, warn, say
+        self.preset = str(run.config["preset"])
+        self.stages = [_stage_from_json(each) for each in run.config["stages"]]
+        self.done: list[dict[str, Any]] = run.read_json(STAGES)["stages"] if (run.path / STAGES).exists() else []
+
+    @property
+    def config(self) -> TrainConfig:
+        """The settings of the last stage."""
+        return self.stages[-1].config
+
+    @property
+    def step(self) -> int:
+        """Env steps of the stages that are over."""
+        return sum(each["steps"] for each in self.done)
+
+    def left(self) -> Iterator[tuple[int, Stage]]:
+        """The stages that are still to come, with their numbers."""
+        yield from list(enumerate(self.stages))[len(self.done) :]
+
+    def folder(self, number: int) -> Path:
+        """The run folder of a stage."""
+        return self.run.path / STAGE_FOLDERS / f"{number + 1}-{self.stages[number].name}"
+
+    def session(self, number: int) -> Session:
+        """A stage of PPO, begun or gone on with."""
+        folder, stage = self.folder(number), self.stages[number]
+        if any((folder / CHECKPOINTS).glob(f"{STEP}*")):
+            return Session.resume(folder, self.saving, self._warn)
+        shutil.rmtree(folder, ignore_errors=True)
+        trainer = Trainer(stage.config)
+        self._begin_with(trainer.policy)
+        with torch.no_grad():
+            for weights in trainer.policy.network.layers().actor:
+                weights.mul_(stage.heat)
+        return Session.begin(Run.at(folder, config_to_json(stage.config)), trainer, self.saving, self._warn)
+
+    def finish(self, number: int, session: Session, seconds: float) -> None:
+        """Keep the result of a stage of PPO, unless what it began with does better."""
+        stage, policy = self.stages[number], session.trainer.policy
+        verdict = self._verdict(number, policy)
+        kept = verdict is None or verdict.gain > 0
+        self._close(
+            number, policy if kept else self.before(stage),
+            {
+                "kind": "ppo", "seconds": seconds, "steps": session.trainer.step, "episodes": session.trainer.episodes,
+                "kept": kept, **({} if verdict is None else dataclasses.asdict(verdict)),
+            },
+        )  # fmt: skip
+
+    def improve(self, number: int) -> None:
+        """A stage of improvement by rollouts."""
+        stage, folder, watch, started = self.stages[number], self.folder(number), Stopwatch(), time.monotonic()
+        assert stage.improve is not None
+        shutil.rmtree(folder, ignore_errors=True)
+        run = Run.at(folder, config_to_json(stage.config))
+        policy = self.before(stage)
+        with watch.span("improve"):
+            gains = improve(policy, self._arena(stage, {}), stage.improve, stage.config.seed, watch, self._say)
+        run.write_json(IMPROVEMENT, {"rounds": [each.to_json() for each in gains]})
+        run.write_json(BREAKDOWN, watch.lap().to_json())
+        self._close(
+            number, policy,
+            {
+                "kind": "improve", "seconds": time.monotonic() - started, "steps": 0, "episodes": 0,
+                "kept": any(each.taken for each in gains), "before": gains[0].before, "after": gains[-1].after,
+                "stderr": gains[-1].stderr, "switches": sum(each.taken for each in gains),
+            },
+        )  # fmt: skip
+
+    def before(self, stage: Stage) -> Policy:
+        """The policy that a stage begins with."""
+        env = self._arena(stage, {}).make(1)
+        policy = make_policy(env, stage.config, spread_seed(stage.config.seed, 4)[1])
+        self._begin_with(policy)
+        return policy
+
+    def result(self) -> Trained:
+        """The policy after the latest stage."""
+        return load_policy(self.run.path)
+
+    def _begin_with(self, policy: Policy) -> None:
+        """Have a fresh policy begin with what was learned before."""
+        if self.done:
+            before = self.result().policy
+            grow(policy, before.arrays(), getattr(before.encoding, "names", ()))
+
+    def _verdict(self, number: int, policy: Policy) -> Difference | None:
+        """How the result of a stage does beside what it began with."""
+        stage = self.stages[number]
+        if stage.guard is None or not self.done:
+            return None
+        guard, seed = stage.guard, spread_seed(stage.config.seed, 5)[4]
+        judge = Judge(self._arena(stage, guard.env_options), guard.episodes, seed, guard.lengths)
+        return judge.compare(self.before(stage), policy)
+
+    def _arena(self, stage: Stage, more: dict[str, Any]) -> Arena:
+        return Arena(stage.config.env, {**stage.config.env_options, **more}, use_threads(stage.config.threads)[0])
+
+    def _close(self, number: int, policy: Policy, facts: dict[str, Any]) -> None:
+        """Write down what a stage came to, and its policy."""
+        config = self.stages[number].config
+        arrays = {f"policy.{name}": array for name, array in policy.arrays().items()}
+        values = {"config": config_to_json(config), "version": __version__, "preset": self.preset}
+        step = self.step + int(facts["steps"])
+        checkpoint.save(self.run.checkpoints, step, arrays, values, self.saving.keep)
+        self.done.append({"name": self.stages[number].name, "folder": self.folder(number).name, **facts})
+        self.run.write_json(STAGES, {"preset": self.preset, "stages": self.done})
+        self._gather()
+
+    def _gather(self) -> None:
+        """Metrics and times of all stages so far, as those of one run."""
+        folders = [self.folder(number) for number in range(len(self.done))]
+        times = [Run.open(each).read_json(BREAKDOWN) for each in folders if (each / BREAKDOWN).exists()]
+        self.run.write_json(BREAKDOWN, self.breakdown_of(times).to_json())
+        self.run.metrics.unlink(missing_ok=True)
+        with MetricsLog(self.run.metrics, warn=self._warn) as log:
+            step = episodes = updates = 0
+            for number, folder in enumerate(folders):
+                if not (folder / self.run.metrics.name).exists():
+                    continue
+                rows = _rows(load_metrics(folder / self.run.metrics.name))
+                for row in rows:
+                    moved = {
+                        "step": int(row["step"]) + step,
+                        "update": int(row["update"]) + updates,
+                        "episodes": int(row["episodes"]) + episodes,
+                    }
+                    log.append({**row, **moved, "stage": number + 1})
+                step, episodes, updates = (
+                    step + int(rows[-1]["step"]), episodes + int(rows[-1]["episodes"]), updates + int(rows[-1]["update"]),
+                )  # fmt: skip
+
+    @staticmethod
+    def breakdown_of(times: list[dict[str, Any]]) -> Breakdown:
+        """The times of several stages, added up."""
+        return merge(Breakdown.from_json(each) for each in times)
+
+
+def plan_config(preset: str, stages: list[Stage]) -> dict[str, Any]:
+    """The config of a run in stages: that of the last one, and all of them."""
+    return {
+        **config_to_json(stages[-1].config),
+        "preset": preset,
+        "stages": [dataclasses.asdict(stage) for stage in stages],
+    }
+
+
+def seeded(stages: list[Stage], seed: int) -> list[Stage]:
+    """Stages with seeds of their own, all from that of the plan."""
+    seeds = spread_seed(seed, len(stages))
+    return [
+        dataclasses.replace(stage, config=dataclasses.replace(stage.config, seed=each))
+        for stage, each in zip(stages, seeds, strict=True)
+    ]
+
+
+def _stage_from_json(data: dict[str, Any]) -> Stage:
+    def with_lengths(kind: type, found: dict[str, Any] | None) -> Any:
+        return None if found is None else kind(**{**found, "lengths": tuple(found["lengths"])})
+
+    try:
+        parts = {
+            "config": config_from_json(data["config"]),
+            "improve": with_lengths(Improvement, data["improve"]),
+            "guard": with_lengths(Guard, data["guard"]),
+        }
+        return Stage(**{**data, **parts})
+    except (KeyError, TypeError) as error:
+        raise RedlineError(
+            f"A stage of this run cannot be read ({error}). It was written by another version."
+        ) from error
+
+
+def _rows(metrics: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    return [
+        {name: float(column[k]) for name, column in metrics.items() if np.isfinite(column[k])}
+        for k in range(len(metrics["step"]))
+    ]

@@ -1,0 +1,70 @@
+"""Training plans for CAGE-2: one defender against both Red agents, who is not told which it plays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from redline.learn.config import PPOConfig, TrainConfig
+from redline.learn.improve import Improvement
+from redline.learn.stages import Guard, Stage, seeded
+from redline.worlds.cage2.protocol import LENGTHS
+
+BOTH = "B_lineAgent,RedMeanderAgent"
+BOARD = "leaderboard"
+"""The rules to train under where none are named: those of the published board."""
+TIDY = 0.003
+GUARD = Guard(lengths=LENGTHS, env_options={"tidy": 0.0})
+WIDE = PPOConfig(learning_rate=3e-3, epochs=6, target_kl=0.03, entropy=0.004, anneal_entropy=True)
+FINE = replace(WIDE, learning_rate=2e-3, entropy=0.002)
+
+
+class _Plan:
+    """Stages that share an env and differ in how they learn."""
+
+    def __init__(self, asked: TrainConfig) -> None:
+        options: dict[str, Any] = {"rules": BOARD, "red_agent": BOTH, "observation": "memory", **asked.env_options}
+        self._asked, self._options = asked, {**options, "actions": "useful"}
+
+    def table(self, steps: int) -> Stage:
+        """A quick beginning, on the table alone: few observations, learned fast."""
+        return Stage("table", self._config(steps, 512, PPOConfig(), observation="table"))
+
+    def ppo(self, name: str, steps: int, how: PPOConfig, heat: float = 1.0) -> Stage:
+        """PPO on everything that Blue remembers."""
+        return Stage(name, self._config(steps, 1024, how, tidy=TIDY), heat=heat, guard=GUARD)
+
+    def improve(self, **settings: Any) -> Stage:
+        """Improvement by rollouts, which knows that a reward counts for every official length that it falls into."""
+        return Stage("improve", self._config(None, 1024, FINE), improve=Improvement(lengths=LENGTHS, **settings))
+
+    def _config(self, steps: int | None, num_envs: int, how: PPOConfig, **more: Any) -> TrainConfig:
+        options = {**self._options, **more}
+        return replace(self._asked, env_options=options, total_steps=steps, num_envs=num_envs, num_steps=100, ppo=how)
+
+
+def short(asked: TrainConfig) -> list[Stage]:
+    """A minute and a half: better than the published board."""
+    plan = _Plan(asked)
+    stages = [
+        plan.table(10_000_000),
+        plan.ppo("memory", 16_000_000, WIDE, heat=0.6),
+        plan.improve(),
+        plan.ppo("polish", 8_000_000, FINE),
+    ]
+    return seeded(stages, asked.seed)
+
+
+def champion(asked: TrainConfig) -> list[Stage]:
+    """As good as we know how to make it, in ten minutes on two cores."""
+    plan = _Plan(asked)
+    stages = [
+        plan.table(12_000_000),
+        plan.ppo("memory", 28_000_000, WIDE, heat=0.6),
+        plan.improve(),
+        plan.ppo("again", 18_000_000, FINE),
+        plan.improve(),
+        plan.ppo("polish", 18_000_000, FINE),
+        plan.improve(rounds=2),
+    ]
+    return seeded(stages, asked.seed)
