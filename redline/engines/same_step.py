@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
@@ -35,8 +34,6 @@ class SameStep(VectorEnv):
             envs.single_action_space,
         )
         self.observation_space, self.action_space = envs.observation_space, envs.action_space
-        space = envs.single_action_space
-        self._first_action = int(space.start) if isinstance(space, gym.spaces.Discrete) else 0
         self._ended = np.zeros(self.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
@@ -47,8 +44,7 @@ class SameStep(VectorEnv):
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Play one step in every env."""
-        shifted = actions + self._first_action if self._first_action else actions
-        obs, rewards, terminated, truncated, infos = self.envs.step(shifted)
+        obs, rewards, terminated, truncated, infos = self.envs.step(actions)
         ended, infos = np.asarray(terminated | truncated, np.bool_), dict(infos)
         if self.mode is AutoresetMode.NEXT_STEP:
             between, self._ended = self._ended, ended  # steps that only began an episode
