@@ -1,17 +1,19 @@
 """Finds equal observations: each distinct row of a batch gets a number, in order of first appearance.
 
-Rows are compared byte for byte, as 64-bit words. Compiled open-addressing hash table; nothing is ever removed.
+Rows are compared byte for byte, as 64-bit words.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from redline.compiled.rng import GOLDEN
+from redline.compiled.lookup import Index, hashed, seek
 from redline.compiled.speed import kernel
 
-_EMPTY = -1
-_SHIFT = np.uint64(32)
+ROOM = 4
+"""Slots for each row: with so many nearly every row is found in the first."""
+FEWEST = 256
+"""Rows that there is room for at least."""
 
 
 def as_words(rows: np.ndarray) -> np.ndarray:
@@ -29,83 +31,72 @@ def as_words(rows: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _hash(words, i):
-    bits = np.uint64(0)
-    for k in range(words.shape[1]):
-        bits = (bits ^ np.uint64(words[i, k])) * GOLDEN
-        bits ^= bits >> _SHIFT
-    return bits
+def _find(index, count, room, words, first, rows):
+    """Number the rows of `words` from `first` on, adding those not yet in the table while there is room.
 
-
-@kernel
-def _same(table, row, words, i):
-    for k in range(words.shape[1]):
-        if table[row, k] != words[i, k]:
-            return False
-    return True
-
-
-@kernel
-def _find(slots, table, count, words, rows):
-    """Number every row of `words`, adding those not yet in `table`. Returns the new count."""
-    last = np.uint64(len(slots) - 1)
-    for i in range(len(words)):
-        slot = _hash(words, i) & last
-        while True:
-            row = slots[slot]
-            if row == _EMPTY:
-                row = slots[slot] = count
-                table[count] = words[i]
-                count += 1
-                break
-            if _same(table, row, words, i):
-                break
-            slot = (slot + np.uint64(1)) & last
-        rows[i] = row
-    return count
-
-
-@kernel
-def _reindex(slots, table, count):
-    last = np.uint64(len(slots) - 1)
-    for row in range(count):
-        slot = _hash(table, row) & last
-        while slots[slot] != _EMPTY:
-            slot = (slot + np.uint64(1)) & last
-        slots[slot] = row
+    Returns the new count, and the row that it stopped at.
+    """
+    for i in range(first, len(words)):
+        bits = hashed(words, i)
+        slot = seek(index, bits, words, i)
+        if index.entries[slot, 1] == 0:
+            if count == room:
+                return count, i
+            for k in range(words.shape[1]):
+                index.table[count, k] = words[i, k]
+            count += 1
+            index.entries[slot, 0] = bits
+            index.entries[slot, 1] = count
+        rows[i] = np.int64(index.entries[slot, 1]) - 1
+    return count, len(words)
 
 
 class Distinct:
     """A growing list of distinct rows."""
 
-    def __init__(self, num_words: int, capacity: int = 1024) -> None:
-        capacity = 1 << (capacity - 1).bit_length()  # slots are counted in powers of two, or some would never be tried
-        self._table = np.empty((capacity, num_words), np.int64)
-        self._slots = np.full(2 * capacity, _EMPTY, np.int32)
+    def __init__(self, num_words: int, capacity: int = FEWEST) -> None:
         self._count = 0
+        self.index = _new_index(np.empty((capacity, num_words), np.int64), capacity)
+        """Where kernels look rows up. Another one after rows were added that there was no room for."""
 
     def __len__(self) -> int:
         return self._count
 
     def find(self, words: np.ndarray) -> np.ndarray:
         """The number of each row of int64 words [n, W]; rows never seen before get the next free ones."""
-        self._make_room(self._count + len(words))
-        rows = np.empty(len(words), np.int32)
-        self._count = _find(self._slots, self._table, self._count, words, rows)
-        return rows
+        rows, done = np.empty(len(words), np.int32), 0
+        while True:
+            self._count, done = _find(self.index, self._count, self._room, words, done, rows)
+            if done == len(words):
+                return rows
+            self._grow()
 
     def clear(self) -> None:
-        """Forget all rows."""
-        self._slots.fill(_EMPTY)
+        """Forget all rows. The slots are as many as the rows now forgotten need: few of them stay in the nearest cache."""
+        if _num_slots(self._count) == len(self.index.entries):
+            self.index.entries.fill(0)
+        else:
+            self.index = _new_index(self.index.table, self._count)
         self._count = 0
 
-    def _make_room(self, needed: int) -> None:
-        capacity = len(self._table)
-        if needed <= capacity:
-            return
-        while capacity < needed:
-            capacity *= 2
-        table = np.empty((capacity, self._table.shape[1]), np.int64)
-        table[: self._count] = self._table[: self._count]
-        self._table, self._slots = table, np.full(2 * capacity, _EMPTY, np.int32)
-        _reindex(self._slots, self._table, self._count)
+    @property
+    def _room(self) -> int:
+        """Rows that the index takes as it is."""
+        return min(len(self.index.table), len(self.index.entries) * 2 // ROOM)
+
+    def _grow(self) -> None:
+        known = self.index.table[: self._count].copy()
+        table = self.index.table
+        if self._count == len(table):
+            table = np.empty((2 * self._count, table.shape[1]), np.int64)
+        self.index = _new_index(table, 2 * self._count)
+        _find(self.index, 0, len(table), known, 0, np.empty(self._count, np.int32))
+
+
+def _new_index(table: np.ndarray, num_rows: int) -> Index:
+    slots = _num_slots(num_rows)
+    return Index(np.zeros((slots, 2), np.uint64), np.uint64(64 - (slots.bit_length() - 1)), table)
+
+
+def _num_slots(num_rows: int) -> int:
+    return 1 << (ROOM * max(num_rows, FEWEST) - 1).bit_length()

@@ -13,6 +13,7 @@ from redline.compiled.disk import keep_on_disk
 
 # not a set, which would be spelled differently in every process, and the stamp on machine code with it
 _REORDERED = dict.fromkeys(("reassoc", "contract", "nsz", "arcp", "nnan", "ninf"), True)
+_FUSED = {"contract": True}
 
 
 def loop(function: Callable[..., Any]) -> Any:
@@ -20,7 +21,16 @@ def loop(function: Callable[..., Any]) -> Any:
 
     Its machine code is kept on disk as that of a `kernel` is, which must give the same bits at both speeds.
     """
-    jit: Any = numba.njit(nogil=True, error_model="numpy", fastmath=_REORDERED)  # type: ignore[call-overload]
+    return _compiled(function, _REORDERED)
+
+
+def chained(function: Callable[..., Any]) -> Any:
+    """Marks a loop that adds up in the order in which it is written, but may fuse a product with its sum."""
+    return _compiled(function, _FUSED)
+
+
+def _compiled(function: Callable[..., Any], fastmath: dict[str, bool]) -> Any:
+    jit: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)  # type: ignore[call-overload]
     compiled = jit(function)
     if isinstance(compiled, Dispatcher):  # not under NUMBA_DISABLE_JIT
         keep_on_disk(compiled)
@@ -46,6 +56,21 @@ def exp(x):
     ) * rest + _ONE
     scale = np.int32((np.int32(power) + _BIAS) << _MANTISSA_BITS).view(np.float32)
     return series * scale if x >= _LOWEST else _f(0.0)
+
+
+_FLAT = _f(7.9)  # beyond this tanh is 1 within float rounding
+_P0, _P1, _P2, _P3, _P4 = map(_f, (1.0, 1.345067710e-01, 3.579059501e-03, 2.202437498e-05, 1.542959093e-08))
+_Q1, _Q2, _Q3, _Q4 = map(_f, (4.678400512e-01, 2.619249371e-02, 3.423761655e-04, 8.599430276e-07))
+
+
+@loop
+def tanh(x):
+    """Tanh in single precision as a quotient of polynomials fitted to it, within four parts in ten million."""
+    bounded = max(min(x, _FLAT), -_FLAT)
+    square = bounded * bounded
+    above = (((_P4 * square + _P3) * square + _P2) * square + _P1) * square + _P0
+    below = (((_Q4 * square + _Q3) * square + _Q2) * square + _Q1) * square + _ONE
+    return bounded * above / below
 
 
 @loop

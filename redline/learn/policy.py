@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from redline.learn.heads.head import Distribution, DrawTable, Head
-from redline.learn.network.compiled_pass import forward
-from redline.learn.network.layers import Network
+from redline.learn.network import steady_pass
+from redline.learn.network.layers import Layers, Network
 from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.numpy_policy import PolicyParameters
 from redline.worlds.encoding import Encoding
@@ -52,21 +52,30 @@ class Policy:
         return self.head.distribution(outputs, masks), values
 
     def infer(self, observations: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> np.ndarray:
-        """State values float32 [n] of observations; the distributions over their actions are written to `table`."""
+        """State values float32 [n] of observations; the distributions over their actions are written to `table`.
+
+        On the CPU the answer to an observation is the same whatever else is asked with it.
+        """
         inputs = self.inputs(observations)
         if self.device.type == "cpu":
-            passed = forward(self.network.layers(), inputs)
-            outputs, values = passed.outputs, passed.values[:, 0]
+            outputs, values = steady_pass.forward(self._arrays(), inputs.numpy())
         else:
             with torch.inference_mode():
-                outputs, values = self.network(inputs)
-        self.head.fill(outputs.cpu().numpy(), masks, table)
-        return np.asarray(values.cpu().numpy())
+                outputs, values = (each.cpu().numpy() for each in self.network(inputs))
+        self.head.fill(outputs, masks, table)
+        return values
 
     def state_values(self, observations: np.ndarray) -> np.ndarray:
-        """State values float32 [n] of observations."""
+        """State values float32 [n] of observations: those that `infer` tells."""
+        inputs = self.inputs(observations)
+        if self.device.type == "cpu":
+            return steady_pass.state_values(self._arrays(), inputs.numpy())
         with torch.inference_mode():
-            return np.asarray(self.network(self.inputs(observations))[1].cpu().numpy())
+            return np.asarray(self.network(inputs)[1].cpu().numpy())
+
+    def _arrays(self) -> Layers[np.ndarray]:
+        """The weights layer by layer, for numpy: views."""
+        return self.network.sizes.layers(self.weights.detach().numpy())
 
     def parameters(self) -> PolicyParameters:
         """The policy as it is now, for a process without torch."""

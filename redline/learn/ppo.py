@@ -81,7 +81,7 @@ class PPO:
                     unit = self.scale.unit / config.reward_scale
                     imitation = models.add_gradient(self.policy, config.imitation, unit, self._rng)
             with watch.span("optimizer"):
-                torch.nn.utils.clip_grad_norm_(self.policy.weights, config.max_grad_norm)
+                self.optimizer.clip(config.max_grad_norm)
                 self.optimizer.step()
         with watch.span("metrics"):
             metrics = self._metrics(losses, rollouts[0], steps)

@@ -6,10 +6,10 @@ import torch
 
 from redline.engines import make_engine
 from redline.engines.lockstep import Lockstep
-from redline.learn import policy as policy_module
 from redline.learn.acting import TRY_AGAIN, Actor
 from redline.learn.config import TrainConfig
 from redline.learn.heads.categorical import Categorical
+from redline.learn.network import steady_pass
 from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.policy import Policy
 from redline.learn.train import make_policy
@@ -106,14 +106,14 @@ def test_each_distinct_observation_goes_through_the_network_once_per_collect(mon
     asked: list[np.ndarray] = []
 
     def counting_forward(layers, inputs):
-        asked.append(inputs.numpy().copy())
+        asked.append(inputs.copy())
         return forward(layers, inputs)
 
     def never(*_):
         raise AssertionError("the network was asked in another way")
 
-    forward = policy_module.forward
-    monkeypatch.setattr(policy_module, "forward", counting_forward)
+    forward = steady_pass.forward
+    monkeypatch.setattr(steady_pass, "forward", counting_forward)
     monkeypatch.setattr(TorchNetwork, "forward", never)
     engine, policy = cage2()
     actor = Actor(policy, CAGE2_ENVS, seed=1)
@@ -132,8 +132,8 @@ def test_a_collect_begins_by_asking_at_once_about_all_that_the_last_one_acted_on
         asked.append(inputs[:, 0].tolist())
         return forward(layers, inputs)
 
-    forward = policy_module.forward
-    monkeypatch.setattr(policy_module, "forward", counting_forward)
+    forward = steady_pass.forward
+    monkeypatch.setattr(steady_pass, "forward", counting_forward)
     actor = Actor(toy_policy(), 3, seed=0)
     actor.begin(2)
     actor.act(column(1, 2, 1), None)

@@ -28,6 +28,16 @@ def test_it_moves_weights_exactly_as_that_of_torch_does():
     assert ours.equal(theirs)
 
 
+def test_gradients_are_clipped_as_torch_clips_them():
+    for scale in (0.01, 100.0):
+        ours, theirs = torch.zeros(1000, requires_grad=True), torch.zeros(1000, requires_grad=True)
+        ours.grad = scale * torch.randn(1000, generator=torch.Generator().manual_seed(0))
+        theirs.grad = ours.grad.clone()
+        Adam(ours, 0.01).clip(0.5)
+        torch.nn.utils.clip_grad_norm_(theirs, 0.5)
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=3e-7, atol=0.0)
+
+
 def test_a_snapshot_goes_on_as_if_nothing_had_happened():
     straight, resumed = torch.ones(10, requires_grad=True), torch.ones(10, requires_grad=True)
     first, broken_off = Adam(straight, 0.01), Adam(resumed, 0.01)

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from redline.learn.distinct import Distinct, _hash, as_words
+from redline.compiled.lookup import hashed
+from redline.compiled.speed import interpreted
+from redline.learn.distinct import Distinct, as_words
 
 SHAPES = st.tuples(st.integers(1, 40), st.integers(1, 11))
 FEW_INTS = st.sampled_from([-2, -1, 0, 1, 100])
@@ -119,10 +121,26 @@ def test_a_cleared_list_starts_over():
 
 
 def test_rows_with_equal_hashes_are_told_apart():
+    hash_of = interpreted(hashed)
+
+    def mixed(word: int) -> int:
+        bits = int(hash_of(words((word,)), 0))
+        return bits ^ (bits >> 32)
+
     first = words((1, 2))
     # the second word is mixed into the hash of the first, so it can be chosen to make up for any other first word
-    twist = int(_hash(words((1,)), 0)) ^ int(_hash(words((99,)), 0)) ^ 2
-    second = np.array([[99, twist]], np.uint64).view(np.int64)
-    assert _hash(first, 0) == _hash(second, 0)
+    second = np.array([[99, mixed(1) ^ mixed(99) ^ 2]], np.uint64).view(np.int64)
+    assert hash_of(first, 0) == hash_of(second, 0)
     assert numbers(np.concatenate([first, second, first])) == [0, 1, 0]
     assert numbers(np.concatenate([first, second, first]), capacity=1) == [0, 1, 0]
+
+
+def test_few_rows_are_kept_in_few_slots_again_after_many_were_forgotten():
+    distinct = Distinct(1)
+    slots = len(distinct.index.entries)
+    distinct.find(np.arange(5000).reshape(-1, 1))
+    assert len(distinct.index.entries) > slots
+    for _ in range(2):
+        distinct.clear()
+        distinct.find(words((5,), (6,)))
+    assert len(distinct.index.entries) == slots

@@ -87,8 +87,21 @@ def test_all_ways_give_the_same_for_huge_logits(scale, twin):
 def test_state_values_are_those_that_come_with_the_distributions(hidden, shared):
     policy, obs = make_policy(hidden, shared), observations(50)
     expected = by_torch(policy, obs, None)[2]
-    np.testing.assert_array_equal(policy.state_values(obs), expected)
+    np.testing.assert_array_equal(policy.state_values(obs), inferred(policy, obs, None)[2])
+    np.testing.assert_allclose(policy.state_values(obs), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(without_torch(policy).state_values(obs), expected, rtol=1e-5, atol=1e-5)
+
+
+@any_shape
+@pytest.mark.parametrize("masked", [False, True])
+def test_an_answer_is_the_same_whatever_else_is_asked(hidden, shared, masked):
+    policy, obs, masks = make_policy(hidden, shared), observations(70), random_masks(70) if masked else None
+    whole = inferred(policy, obs, masks)
+    for size in (*range(1, 20), 63, 64, 65):
+        for part in (slice(size), slice(70 - size, None)):
+            some = inferred(policy, obs[part], None if masks is None else masks[part])
+            for found, expected in zip(some, whole, strict=True):
+                np.testing.assert_array_equal(found, expected[part])
 
 
 def test_a_fresh_policy_holds_all_actions_for_nearly_equally_likely():

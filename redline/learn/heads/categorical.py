@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from redline.compiled.lookup import GUIDES, choose, write_guide
 from redline.compiled.rng import GOLDEN, unit
 from redline.compiled.speed import kernel
 from redline.learn.heads.head import DrawTable, PolicySums
@@ -24,7 +25,10 @@ _ONE = _f(1.0)
 
 @dataclass(frozen=True)
 class Categorical:
-    """Draws one of `num_actions`, counted from 0. Its table holds log-probabilities and running sums of probability."""
+    """Draws one of `num_actions`, counted from 0.
+
+    Its table holds log-probabilities, running sums of probability, and guides to where a search in these begins.
+    """
 
     num_actions: int
     first: int = 0
@@ -45,23 +49,25 @@ class Categorical:
         return self.num_actions
 
     def empty(self, capacity: int) -> DrawTable:
-        """Log-probabilities, and running sums of probability in double precision."""
+        """Log-probabilities, running sums of probability in double precision, and guides."""
         shape = (capacity, self.num_actions)
-        return np.empty(shape, np.float32), np.empty(shape, np.float64)
+        return np.empty(shape, np.float32), np.empty(shape, np.float64), np.empty((capacity, GUIDES), np.int32)
 
     def fill(self, outputs: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> None:
         """Write the distributions of logits."""
         rule_out(outputs, masks)
-        _fill(outputs, *table)
+        _fill(outputs, table[0], table[1])
+        _write_guides(table[1], table[2])
 
     def fill_in_numpy(self, outputs: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> None:
         """Write the distributions of logits that came from numpy."""
         rule_out(outputs, masks)
-        log_probs, cumulative = table
+        log_probs, cumulative, guide = table
         outputs -= outputs.max(axis=1, keepdims=True)
         outputs -= np.log(np.exp(outputs).sum(axis=1, keepdims=True))
         log_probs[:] = outputs
         np.cumsum(np.exp(outputs), axis=1, dtype=np.float64, out=cumulative)
+        _write_guides(cumulative, guide)
 
     def draw(
         self, table: DrawTable, rows: np.ndarray, streams: np.ndarray, envs: np.ndarray
@@ -144,22 +150,18 @@ def _fill(logits, log_probs, cumulative):
 
 
 @kernel
-def _draw(log_probs, cumulative, rows, streams, envs, actions, chosen_log_probs):
+def _write_guides(cumulative, guide):
+    for row in range(len(guide)):
+        write_guide(cumulative, guide, row)
+
+
+@kernel
+def _draw(log_probs, cumulative, guide, rows, streams, envs, actions, chosen_log_probs):
     """The first action of a row whose running sum exceeds a uniform draw from the env's stream."""
-    last = cumulative.shape[1] - 1
     for i in range(len(rows)):
-        row = rows[i]
         streams[envs[i]] += GOLDEN
-        aim = unit(streams[envs[i]]) * cumulative[row, last]
-        low, high = 0, last
-        while low < high:
-            middle = (low + high) // 2
-            if cumulative[row, middle] > aim:
-                high = middle
-            else:
-                low = middle + 1
-        actions[i] = low
-        chosen_log_probs[i] = log_probs[row, low]
+        actions[i] = choose(cumulative, guide, rows[i], unit(streams[envs[i]]))
+        chosen_log_probs[i] = log_probs[rows[i], actions[i]]
 
 
 @loop

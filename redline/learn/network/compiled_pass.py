@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from redline.learn.loops import exp, loop
+from redline.learn.loops import loop, tanh
 from redline.learn.network.layers import Layer, Layers
 
-_ONE, _TWO = np.float32(1.0), np.float32(2.0)
+_ONE = np.float32(1.0)
 
 
 class Forward(NamedTuple):
@@ -78,7 +78,7 @@ def _tanh(x):
     """In place, all of a contiguous array."""
     flat = x.ravel()
     for i in range(flat.size):
-        flat[i] = _ONE - _TWO / (exp(_TWO * flat[i]) + _ONE)
+        flat[i] = tanh(flat[i])
 
 
 @loop

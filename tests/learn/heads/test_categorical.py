@@ -5,10 +5,12 @@ import pytest
 import torch
 
 from redline.compiled import rng
+from redline.compiled.lookup import GUIDES
 from redline.compiled.rng import GOLDEN, unit
 from redline.learn.batch import Minibatch, to_tensors
 from redline.learn.config import PPOConfig
 from redline.learn.heads.categorical import Categorical
+from redline.learn.heads.head import DrawTable
 from redline.learn.loss import ppo_loss, total
 from tests.learn.streams import LARGEST_UNIT, stream_that_draws
 
@@ -29,8 +31,8 @@ def random_masks(count: int = 200) -> np.ndarray:
     return masks
 
 
-def filled(fill, outputs: np.ndarray, masks: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities, and running sums of probability."""
+def filled(fill, outputs: np.ndarray, masks: np.ndarray | None = None) -> DrawTable:
+    """Log-probabilities, running sums of probability, and guides."""
     table = HEAD.empty(len(outputs))
     fill(outputs.copy(), masks, table)
     return table
@@ -49,7 +51,7 @@ def test_distributions_are_those_of_the_textbook(fill, scale, masked):
         exact[~masks] = -np.inf
     exact -= exact.max(axis=1, keepdims=True)
     expected = exact - np.log(np.exp(exact).sum(axis=1, keepdims=True))
-    log_probs, cumulative = filled(fill, outputs, masks)
+    log_probs, cumulative, _ = filled(fill, outputs, masks)
     allowed = np.isfinite(expected)
     np.testing.assert_allclose(log_probs[allowed], expected[allowed], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(cumulative, np.exp(expected).cumsum(axis=1), rtol=1e-5, atol=1e-6)
@@ -59,7 +61,7 @@ def test_distributions_are_those_of_the_textbook(fill, scale, masked):
 @scales
 def test_a_masked_action_has_a_probability_of_exactly_zero(fill, scale):
     masks = random_masks()
-    _, cumulative = filled(fill, logits(scale=scale), masks)
+    _, cumulative, _ = filled(fill, logits(scale=scale), masks)
     assert (np.diff(cumulative, axis=1, prepend=0)[~masks] == 0).all()
     np.testing.assert_allclose(cumulative[:, -1], 1, rtol=1e-6)
 
@@ -75,14 +77,14 @@ def test_autograd_gives_a_masked_action_a_probability_of_exactly_zero(scale):
 @either_fill
 def test_a_single_allowed_action_is_certain(fill):
     masks = np.eye(6, dtype=bool)
-    log_probs, cumulative = filled(fill, logits(6, scale=30.0), masks)
+    log_probs, cumulative, _ = filled(fill, logits(6, scale=30.0), masks)
     assert (cumulative[:, -1] == 1).all()
     assert (log_probs[masks] == 0).all()
 
 
 def test_torch_knows_the_same_distributions():
     outputs, masks = logits(), random_masks()
-    log_probs, _ = filled(HEAD.fill, outputs, masks)
+    log_probs, _, _ = filled(HEAD.fill, outputs, masks)
     distribution = HEAD.distribution(torch.from_numpy(outputs), torch.from_numpy(masks))
     rows, actions = np.argwhere(masks).T
     found = distribution.log_probs(torch.from_numpy(rows), torch.from_numpy(actions)).numpy()
@@ -130,6 +132,23 @@ def test_many_draws_find_all_the_allowed_actions_and_no_other():
     for _ in range(200):
         drawn[rows, HEAD.draw(table, rows, streams, rows.astype(np.int64))[0]] = True
     np.testing.assert_array_equal(drawn, masks)
+
+
+@either_fill
+@scales
+def test_a_guide_leads_to_the_very_action_that_a_search_finds(fill, scale):
+    count, rows = 3000, np.arange(3000, dtype=np.int32)
+    table, streams = filled(fill, logits(count, scale), random_masks(count)), rng.seed_streams(5, count)
+    edges = [stream_that_draws(part / GUIDES) for part in range(GUIDES)]  # where a guide begins, and just before
+    edges += [stream_that_draws((part + 1) / GUIDES - 2.0**-53) for part in range(GUIDES)]
+    streams[: len(edges)] = edges
+    with np.errstate(over="ignore"):
+        units = [rng.unit(stream + rng.GOLDEN) for stream in streams]
+    expected = [
+        np.searchsorted(sums[:-1], unit * sums[-1], "right") for sums, unit in zip(table[1], units, strict=True)
+    ]
+    actions, _ = HEAD.draw(table, rows, streams, rows.astype(np.int64))
+    np.testing.assert_array_equal(actions, expected)
 
 
 # Gradients
