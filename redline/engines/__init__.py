@@ -41,7 +41,7 @@ ENGINES: dict[str, EngineKind] = {
         "all envs in this process; compiled worlds play on, or step by one call",
         rank=0,
         step_together=in_one_call,
-    ),  # fmt: skip
+    ),
     "pipes": lockstep_kind(
         in_workers("pipes"), "worker processes in lockstep, arrays through pipes", rank=3, has_workers=True
     ),
