@@ -14,6 +14,7 @@ from redline.engines.engine import EngineSetup
 from redline.engines.lockstep import Lockstep, in_one_call
 from redline.engines.settings import split
 from redline.rollout import Acting, Remembering, Rollout
+from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.batch import BatchEnv
 from redline.worlds.play_on import Columns, Ends, Going
@@ -48,6 +49,7 @@ class Fused(Lockstep):
             policy.begin(num_steps)
             policy.ask(envs.obs, envs.masks())
         while True:
+            tell(int(going.steps.min()), num_steps)
             with playing:
                 self._play_on(policy, going, columns)
             waiting = going.steps < num_steps

@@ -19,15 +19,15 @@ class Collecting:
     """Worker processes of the engines that have them; 0 takes one per core, and never more than envs."""
     ready_fraction: float = 0.1
     """Engine ready: ask the policy as soon as this share of the envs still playing is ready."""
+    ray_address: str | None = None
+    """Engine ray: a running cluster, as host:port or auto; none starts one on this machine."""
+    faults: Faults = field(default_factory=Faults)
+    """How failures of envs are dealt with."""
     play_on: bool = True
     """Engine vector: let envs of a compiled world go on by themselves until they see something new. The results are the
     same without it, later."""
     play_threads: int = 1
     """Engine vector: threads that let envs play on, each its own."""
-    ray_address: str | None = None
-    """Engine ray: a running cluster, as host:port or auto; none starts one on this machine."""
-    faults: Faults = field(default_factory=Faults)
-    """How failures of envs are dealt with."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""

@@ -138,8 +138,8 @@ class Actor:
     def answers(self) -> Answers:
         """All answers at hand, for a kernel that acts by them."""
         assert self._distinct is not None
-        held = self._answers
-        return Answers(self._distinct.index, *held.table, held.values, held.visited)
+        log_probs, cumulative, guide = self._answers.table
+        return Answers(self._distinct.index, log_probs, cumulative, guide, self._answers.values, self._answers.visited)
 
     def acted(self, num_steps: int) -> None:
         """Count steps that were played by the answers at hand."""

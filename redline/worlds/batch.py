@@ -99,9 +99,14 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def new_ends(self, room: int) -> Ends:
         """Room for so many episodes that end."""
         assert self.playing is not None
-        numbers = [np.zeros(room, kind) for kind in (np.int64, np.int64, np.float64, np.int64)]
-        final_obs = np.zeros((room, int(np.prod(self.stored.shape))), self.stored.dtype)
-        return Ends(*numbers, final_obs, np.zeros(room, self.playing.told))
+        return Ends(
+            envs=np.zeros(room, np.int64),
+            steps=np.zeros(room, np.int64),
+            returns=np.zeros(room),
+            lengths=np.zeros(room, np.int64),
+            final_obs=np.zeros((room, int(np.prod(self.stored.shape))), self.stored.dtype),
+            told=np.zeros(room, self.playing.told),
+        )
 
     # What Gymnasium and the engines ask for
 

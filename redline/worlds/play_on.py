@@ -21,7 +21,7 @@ from redline.compiled.speed import kernel, rule
 class Answers(NamedTuple):
     """A policy's answers to observations, looked up by their words; arrays have a row for each."""
 
-    index: Index
+    lookup: Index
     log_probs: np.ndarray  # float32 [rows, actions]
     cumulative: np.ndarray  # float64 [rows, actions]  running sums of probability
     guide: np.ndarray  # int32 [rows, GUIDES]  where to begin to search them
@@ -121,8 +121,8 @@ def playing_on(
             t = going.steps[i]
             while t < num_steps and num_ends < room:
                 see(world, words, i)
-                slot = seek(answers.index, hashed(words, i), words, i)
-                row = np.int64(answers.index.entries[slot, 1]) - 1
+                slot = seek(answers.lookup, hashed(words, i), words, i)
+                row = np.int64(answers.lookup.entries[slot, 1]) - 1
                 if row < 0:
                     break
                 going.streams[i] += GOLDEN
