@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from gymnasium.spaces import Box
 
 if TYPE_CHECKING:
     import gymnasium as gym
+
+    from redline.worlds.play_on import Answers, Columns
 
 
 class Decision(NamedTuple):
@@ -64,6 +66,26 @@ class Acting(Protocol):
 
     def observations(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The observations (and their masks) that the decisions' rows point to."""
+
+
+@runtime_checkable
+class Remembering(Acting, Protocol):
+    """A policy whose answers can be looked up, so that envs may play on without it."""
+
+    streams: np.ndarray  # uint64 [N]  random streams that actions are drawn from, one for each env
+
+    @property
+    def remembers(self) -> bool:
+        """Whether they can be looked up in the next collect."""
+
+    def ask(self, obs: np.ndarray, masks: np.ndarray | None) -> None:
+        """Have the answers to observations at hand."""
+
+    def answers(self) -> Answers:
+        """All answers at hand."""
+
+    def acted(self, num_steps: int) -> None:
+        """Count steps that were played by them."""
 
 
 class ActingParameters(Protocol):
@@ -123,6 +145,31 @@ class Rollout:
             version=np.full(num_envs, version, np.int64),
             observations=np.empty(0),
             masks=None,
+            episode_returns=np.empty(0),
+            episode_lengths=np.empty(0, np.int64),
+            episode_metrics={},
+        )
+
+    @classmethod
+    def of_columns(
+        cls, columns: Columns, version: int, observations: np.ndarray, masks: np.ndarray | None, last_values: np.ndarray
+    ) -> Rollout:
+        """What envs played by themselves: columns [N, T], seen as [T, N]. Episodes and cut values are still to be told."""
+        next_values = np.empty_like(columns.values)
+        next_values[:, :-1] = columns.values[:, 1:]
+        next_values[:, -1] = last_values
+        return cls(
+            rows=columns.rows.T,
+            actions=columns.actions.T,
+            log_probs=columns.log_probs.T,
+            values=columns.values.T,
+            next_values=next_values.T,
+            rewards=columns.rewards.T,
+            terminated=columns.terminated.T,
+            truncated=columns.truncated.T,
+            version=np.full(len(columns.rows), version, np.int64),
+            observations=observations,
+            masks=masks,
             episode_returns=np.empty(0),
             episode_lengths=np.empty(0, np.int64),
             episode_metrics={},

@@ -17,7 +17,7 @@ from redline.timing.rows import row_seconds
 
 PARTS = {
     "action_selection": ("policy forward", "action sampling"),
-    "env_step": ("env step", "env reset"),
+    "env_step": ("playing on", "env step", "env reset"),
     "wait": ("wait / transfer",),
     "storage": ("buffer writes",),
 }

@@ -8,6 +8,7 @@ from gymnasium.vector import VectorEnv
 
 from redline.engines.engine import Engine, EngineKind, EngineSetup
 from redline.engines.faults import Faults
+from redline.engines.fused import fused_or_lockstep
 from redline.engines.lockstep import in_one_call, in_workers, lockstep_kind, one_after_another
 from redline.engines.pool import make_pool
 from redline.engines.ray import make_ray
@@ -35,7 +36,12 @@ ENGINES: dict[str, EngineKind] = {
     "serial": lockstep_kind(
         one_after_another, "envs stepped one after another in this process: the honest baseline", rank=1
     ),
-    "vector": lockstep_kind(in_one_call, "all envs in this process; compiled worlds step by one call", rank=0),
+    "vector": EngineKind(
+        fused_or_lockstep,
+        "all envs in this process; compiled worlds play on, or step by one call",
+        rank=0,
+        step_together=in_one_call,
+    ),
     "pipes": lockstep_kind(
         in_workers("pipes"), "worker processes in lockstep, arrays through pipes", rank=3, has_workers=True
     ),

@@ -23,11 +23,18 @@ class Collecting:
     """Engine ray: a running cluster, as host:port or auto; none starts one on this machine."""
     faults: Faults = field(default_factory=Faults)
     """How failures of envs are dealt with."""
+    play_on: bool = True
+    """Engine vector: let envs of a compiled world go on by themselves until they see something new. The results are the
+    same without it, later."""
+    play_threads: int = 1
+    """Engine vector: threads that let envs play on, each its own."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         if self.workers < 0:
             raise RedlineError(f"--workers {self.workers} cannot work: it must be at least 0. Try --workers {cores()}.")
+        if self.play_threads < 1:
+            raise RedlineError(f"--play-threads {self.play_threads} cannot work: it must be at least 1. Try 1.")
         if not 0 < self.ready_fraction <= 1:
             raise RedlineError(
                 f"--ready-fraction {self.ready_fraction:g} cannot work: it must be above 0 and at most 1. Try 0.1."

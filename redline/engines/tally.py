@@ -11,8 +11,8 @@ class Tally:
     """The account of `num_envs` envs that step together."""
 
     def __init__(self, num_envs: int) -> None:
-        self._returns = np.zeros(num_envs)
-        self._lengths = np.zeros(num_envs, np.int64)
+        self.returns = np.zeros(num_envs)  # of the episodes under way
+        self.lengths = np.zeros(num_envs, np.int64)
         self._began = np.zeros(num_envs, np.int64)  # step of this rollout in which the episode under way began
         self._finished: list[dict[str, np.ndarray]] = []
 
@@ -23,15 +23,20 @@ class Tally:
 
     def step(self, t: int, outcome: Outcome, lost: np.ndarray | None = None) -> None:
         """Count step `t`; an episode that was `lost` in it is no finished one."""
-        self._returns += outcome.rewards
-        self._lengths += 1
+        self.returns += outcome.rewards
+        self.lengths += 1
         ended = outcome.terminated | outcome.truncated
         if lost is not None:
             ended = ended & ~lost
         if ended.any():
             more = {name: values[ended] for name, values in outcome.infos.get("episode_metrics", {}).items()}
-            self._finished.append({"return": self._returns[ended], "length": self._lengths[ended], **more})
+            self._finished.append({"return": self.returns[ended], "length": self.lengths[ended], **more})
             self._start_anew(t, ended)
+
+    def finish(self, returns: np.ndarray, lengths: np.ndarray, metrics: dict[str, np.ndarray]) -> None:
+        """Count episodes that ended while nobody looked, in the order of their steps."""
+        if len(returns):
+            self._finished.append({"return": returns, "length": lengths, **metrics})
 
     def forget(self, t: int, lost: np.ndarray) -> list[tuple[int, int, int]]:
         """The cells (env, first step, last step) that the episodes lost in step `t` had filled."""
@@ -40,8 +45,8 @@ class Tally:
         return cells
 
     def _start_anew(self, t: int, envs: np.ndarray) -> None:
-        self._returns[envs] = 0.0
-        self._lengths[envs] = 0
+        self.returns[envs] = 0.0
+        self.lengths[envs] = 0
         self._began[envs] = t + 1
 
     def write(self, rollout: Rollout) -> None:
@@ -54,8 +59,8 @@ class Tally:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Everything needed to go on from here."""
-        return {"returns": self._returns.copy(), "lengths": self._lengths.copy()}
+        return {"returns": self.returns.copy(), "lengths": self.lengths.copy()}
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
-        self._returns[:], self._lengths[:] = snapshot["returns"], snapshot["lengths"]
+        self.returns[:], self.lengths[:] = snapshot["returns"], snapshot["lengths"]

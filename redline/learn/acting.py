@@ -15,11 +15,13 @@ import numpy as np
 from redline.compiled.rng import seed_streams
 from redline.compiled.speed import kernel
 from redline.learn.distinct import Distinct, as_words
+from redline.learn.heads.categorical import Categorical
 from redline.learn.heads.head import DrawTable, Head
 from redline.learn.numpy_policy import NumpyPolicy, PolicyParameters
 from redline.rollout import Acting, Decision
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.batch import encoding_of
+from redline.worlds.play_on import Answers
 
 REPEATS_WORTH_FINDING = 2.0
 """Steps per distinct observation below which looking up is given up, until it is tried again."""
@@ -121,6 +123,27 @@ class Actor:
     def parameters(self) -> ActorParameters:
         """The actor as it is now, to act likewise in another process."""
         return ActorParameters(self.policy.parameters(), self.version, self._seed, self.dedup, self._deterministic)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether answers can be looked up in the next collect: distinct observations of actions that are numbers."""
+        goes_back = self._wanted and self.version % TRY_AGAIN == 0
+        return (self.dedup or goes_back) and not self._deterministic and isinstance(self.policy.head, Categorical)
+
+    def ask(self, obs: np.ndarray, masks: np.ndarray | None) -> None:
+        """Have the answers to observations at hand."""
+        with self.watch.span("forward"):
+            self._rows(obs, masks)
+
+    def answers(self) -> Answers:
+        """All answers at hand, for a kernel that acts by them."""
+        assert self._distinct is not None
+        log_probs, cumulative, guide = self._answers.table
+        return Answers(self._distinct.index, log_probs, cumulative, guide, self._answers.values, self._answers.visited)
+
+    def acted(self, num_steps: int) -> None:
+        """Count steps that were played by the answers at hand."""
+        self._acted += num_steps
 
     def act(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray | None = None) -> Decision:
         """Draw an action for every env, or for `envs` only."""

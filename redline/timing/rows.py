@@ -28,6 +28,7 @@ PARTS = (
         "Data collection",
         (("collect",),),
         (
+            Part("playing on", (("collect", "play"),)),
             Part("env step", (("collect", "env", OWN), ("collect", "env", "step"), ("collect", "wait", "step"))),
             Part("env reset", (("collect", "env", "reset"), ("collect", "wait", "reset"))),
             Part(

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 from redline.compiled.rng import seed_streams
 from redline.errors import RedlineError
 from redline.worlds.encoding import Encoding, OneHot, Plain
+from redline.worlds.play_on import Answers, Columns, Ends, Going, Playing
 from redline.worlds.results import StepResults
 
 Infos = dict[str, Any]
@@ -32,6 +33,8 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
     action_names: tuple[str, ...] = ()
+    playing: Playing | None = None
+    """How envs play on by themselves, in a world that offers it."""
 
     def __init__(
         self,
@@ -83,6 +86,28 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def require_allowed(self, actions: np.ndarray) -> None:
         """Refuse actions that an env does not allow now."""
 
+    # Where a world offers to play on
+
+    def play_on(
+        self, first: int, last: int, answers: Answers, going: Going, columns: Columns, ends: Ends, num_ends: int
+    ) -> int:
+        """Play envs `first` up to `last` on, each to the end of a collect or to news. Returns how many episodes ended."""
+        assert self.playing is not None
+        kernel, world, words, *_ = self.playing
+        return int(kernel(world, words, first, last, answers, going, columns, ends, num_ends))
+
+    def new_ends(self, room: int) -> Ends:
+        """Room for so many episodes that end."""
+        assert self.playing is not None
+        return Ends(
+            envs=np.zeros(room, np.int64),
+            steps=np.zeros(room, np.int64),
+            returns=np.zeros(room),
+            lengths=np.zeros(room, np.int64),
+            final_obs=np.zeros((room, int(np.prod(self.stored.shape))), self.stored.dtype),
+            told=np.zeros(room, self.playing.told),
+        )
+
     # What Gymnasium and the engines ask for
 
     def reset(
@@ -120,8 +145,13 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """A copy of stored observations in the form that is handed out."""
         return stored.copy() if self.encoding is self.stored else self.stored.decode(stored)
 
+    def masks(self) -> np.ndarray | None:
+        """A copy of the masks bool [N, actions], where not all actions are always allowed."""
+        return self.mask.copy() if self.mask.shape[1] else None
+
     def _masks(self) -> Infos:
-        return {"action_mask": self.mask.copy()} if self.mask.shape[1] else {}
+        masks = self.masks()
+        return {} if masks is None else {"action_mask": masks}
 
     def action_masks(self) -> np.ndarray:
         """The actions that are allowed now, bool [N, actions]."""

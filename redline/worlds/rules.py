@@ -22,6 +22,7 @@ from redline.errors import RedlineError
 from redline.worlds.batch import BatchEnv, Infos, SingleEnv, any_seed
 from redline.worlds.encoding import Encoding
 from redline.worlds.options import made_options
+from redline.worlds.play_on import Playing, playing_on, see_words, see_words_and_mask
 from redline.worlds.recordings import Recordings, verify_recordings
 from redline.worlds.results import StepResults
 from redline.worlds.world import Command, World
@@ -107,11 +108,32 @@ class Loops(NamedTuple):
     reset: Rule
     look: Rule
     step: Rule
+    play_on: Rule
+
+
+class Stage(NamedTuple):
+    """All that a step needs, and where it leaves what comes of it; arrays over envs."""
+
+    state: np.ndarray
+    before: np.ndarray  # records of the episodes that ended last, as they were then
+    tally: np.ndarray
+    settings: Any
+    max_steps: int
+    obs: np.ndarray
+    mask: np.ndarray
+    final_obs: np.ndarray
+
+
+@rule
+def tell(stage, i, told, place):
+    """The record of the episode that ended last in env `i`."""
+    told[place] = stage.before[i]
 
 
 @functools.cache
 def loops(begin: Rule, chance: Rule, play: Rule, observe: Rule, allow: Rule) -> Loops:
     """The kernels that play these rules."""
+    see = see_words if allow is allow_all else see_words_and_mask
 
     @kernel
     def reset(state, tally, first, last, settings, obs, mask):
@@ -127,33 +149,38 @@ def loops(begin: Rule, chance: Rule, play: Rule, observe: Rule, allow: Rule) -> 
             observe(state[i], settings, obs, i)
             allow(state[i], settings, mask, i)
 
-    @kernel
-    def step(
-        state, before, tally, first, last, actions, settings, max_steps, autoreset, dictated,
-        obs, mask, rewards, terminated, truncated, final_obs,
-    ):  # fmt: skip
-        for i in range(first, last):
-            if not dictated:
-                chance(state[i], settings)
-            reward, over = play(state[i], int(actions[i]), settings)
-            rewards[i] = reward
-            tally[i].score += reward
-            tally[i].length += 1
-            terminated[i] = over
-            truncated[i] = not over and tally[i].length == max_steps
-            observe(state[i], settings, obs, i)
-            if over or truncated[i]:
-                tally[i].last_score, tally[i].last_length = tally[i].score, tally[i].length
-                before[i] = state[i]
-                for k in range(obs.shape[1]):
-                    final_obs[i, k] = obs[i, k]
-                if autoreset:
-                    begin(state[i], settings)
-                    tally[i].score, tally[i].length = 0.0, 0
-                    observe(state[i], settings, obs, i)
-            allow(state[i], settings, mask, i)
+    @rule
+    def advance(stage, i, action, autoreset, dictated):
+        state, tally, settings, obs = stage.state, stage.tally, stage.settings, stage.obs
+        if not dictated:
+            chance(state[i], settings)
+        reward, over = play(state[i], action, settings)
+        tally[i].score += reward
+        tally[i].length += 1
+        cut = not over and tally[i].length == stage.max_steps
+        observe(state[i], settings, obs, i)
+        if over or cut:
+            tally[i].last_score, tally[i].last_length = tally[i].score, tally[i].length
+            stage.before[i] = state[i]
+            for k in range(obs.shape[1]):
+                stage.final_obs[i, k] = obs[i, k]
+            if autoreset:
+                begin(state[i], settings)
+                tally[i].score, tally[i].length = 0.0, 0
+                observe(state[i], settings, obs, i)
+        allow(state[i], settings, stage.mask, i)
+        return reward, over, cut
 
-    return Loops(reset, look, step)
+    @kernel
+    def step(stage, first, last, actions, autoreset, dictated, rewards, terminated, truncated):
+        for i in range(first, last):
+            rewards[i], terminated[i], truncated[i] = advance(stage, i, int(actions[i]), autoreset, dictated)
+
+    @rule
+    def advance_by_itself(stage, i, action):
+        return advance(stage, i, action, True, False)
+
+    return Loops(reset, look, step, playing_on(advance_by_itself, tell, see))
 
 
 class RulesEnv(BatchEnv):
@@ -183,7 +210,18 @@ class RulesEnv(BatchEnv):
         """Records of the episodes that ended last, as they were then."""
         self._tally = np.zeros(num_envs, TALLY).view(np.recarray)
         self._rows, self._final_rows = (array.reshape(num_envs, -1) for array in (self.obs, self.final_obs))
+        self._stage = Stage(
+            self.state, self.ended_state, self._tally, rules.settings, rules.max_steps,
+            self._rows, self.mask, self._final_rows,
+        )  # fmt: skip
         announce_compilation(kernels.step, "rules of this world", 10)
+        if turbo and autoreset and rules.encoding.dtype == np.int64:
+            self.playing = Playing(self._loops.play_on, self._stage, self._words(), rules.record, self._told)
+
+    def _words(self) -> np.ndarray:
+        """Room for what is looked up: the observations themselves, or a copy with masks behind them."""
+        mask_words = -(-self.mask.shape[1] // 8)
+        return self._rows if not mask_words else np.zeros((self.num_envs, self._rows.shape[1] + mask_words), np.int64)
 
     @property
     def streams(self) -> np.ndarray:
@@ -200,11 +238,7 @@ class RulesEnv(BatchEnv):
 
     def play(self, first: int, last: int, actions: np.ndarray, results: StepResults) -> None:
         """Play one step in envs `first` up to `last`."""
-        self._loops.step(
-            self.state, self.ended_state, self._tally, first, last, actions, self.rules.settings,
-            self.rules.max_steps, self.autoreset, self.dictated,
-            self._rows, self.mask, *results, self._final_rows,
-        )  # fmt: skip
+        self._loops.step(self._stage, first, last, actions, self.autoreset, self.dictated, *results)
 
     def look(self) -> None:
         """Write observations and masks anew, after `state` was written into."""
@@ -231,9 +265,13 @@ class RulesEnv(BatchEnv):
             "episode": {"r": np.where(ended, tally.last_score, 0.0), "l": np.where(ended, tally.last_length, 0)}
         }
         if self.rules.metrics:
-            told = {name: np.where(ended, self.ended_state[name], 0) for name in self.rules.metrics}
-            infos["episode_metrics"] = {name: values.astype(np.float64) for name, values in told.items()}
+            told = self._told(self.ended_state)
+            infos["episode_metrics"] = {name: np.where(ended, values, 0.0) for name, values in told.items()}
         return infos
+
+    def _told(self, ended: np.ndarray) -> dict[str, np.ndarray]:
+        """The fields of records that the rules want told."""
+        return {name: ended[name].astype(np.float64) for name in self.rules.metrics}
 
     def state_arrays(self) -> dict[str, np.ndarray]:
         """Records and tallies."""

@@ -25,6 +25,7 @@ class Look(NamedTuple):
 
 
 LOOKS = {
+    "playing on": Look("blue"),
     "env step": Look("blue"),
     "env reset": Look("sky"),
     "policy forward": Look("orange"),

@@ -14,8 +14,9 @@ from redline.worlds.batch import BatchEnv, Infos, SingleEnv, any_seed
 from redline.worlds.cage2.recordings import access, host_bits
 from redline.worlds.cage2.rules import kernel
 from redline.worlds.cage2.rules.observe import encoding_of
-from redline.worlds.cage2.rules.scenario import Scenario, action_names
+from redline.worlds.cage2.rules.scenario import ACTIONS, Scenario, action_names
 from redline.worlds.cage2.rules.state import new_state
+from redline.worlds.play_on import Playing
 from redline.worlds.results import StepResults
 
 NO_FIX_COMPLIANCE = 0.5  # of an episode in which nothing was fixed
@@ -63,6 +64,10 @@ class Cage2VectorEnv(BatchEnv):
         self._final_lost = np.zeros(num_envs, np.int32)
         self._expanded = np.zeros(num_envs, np.int64)
         announce_compilation(self._step, "CAGE-2 kernel", 15)
+        if turbo and autoreset:
+            choice = list(ACTIONS).index(self.scenario.actions)
+            world = kernel.Defence(self.state, self._settings, choice, self.obs, self.final_obs, self._final_lost)
+            self.playing = Playing(kernel.play_on, world, self.obs, kernel.TOLD, self._told)
 
     @property
     def streams(self) -> np.ndarray:
@@ -93,19 +98,16 @@ class Cage2VectorEnv(BatchEnv):
         lengths = np.where(ended, self.scenario.max_steps, 0)
         if not self.scenario.workflow:
             return {"episode": {"r": returns, "l": lengths}}
-        account = self._account(ended, returns)
+        state = self.state
+        account = _account(returns, state.last_aligned, state.last_fixes, state.last_complied)
+        account = {name: np.where(ended, values, 0) for name, values in account.items()}
         return {"episode": {"r": returns + account["alignment"], "l": lengths}, "episode_metrics": account}
 
-    def _account(self, ended: np.ndarray, returns: np.ndarray) -> dict[str, np.ndarray]:
-        """How the ended episodes obeyed the workflow: the environment's own reward apart from what obedience paid."""
-        fixes, complied = self.state.last_fixes, self.state.last_complied
-        compliance = np.where(fixes > 0, complied / np.maximum(fixes, 1), NO_FIX_COMPLIANCE)
-        return {
-            "env_return": returns,
-            "alignment": np.where(ended, self.state.last_aligned, 0.0),
-            "compliance": np.where(ended, compliance, 0.0),
-            "fixes": np.where(ended, fixes, 0),
-        }
+    def _told(self, told: np.ndarray) -> dict[str, np.ndarray]:
+        """The account of episodes that ended."""
+        if not self.scenario.workflow:
+            return {}
+        return _account(told["lost"] / -10.0, told["aligned"], told["fixes"], told["complied"])
 
     def state_arrays(self) -> dict[str, np.ndarray]:
         """One record per env."""
@@ -131,6 +133,14 @@ class Cage2VectorEnv(BatchEnv):
             red_action=np.stack([state.red_kind, state.red_target, state.red_success], axis=1),
             clock=state.clock.copy(),
         )
+
+
+def _account(
+    returns: np.ndarray, aligned: np.ndarray, fixes: np.ndarray, complied: np.ndarray
+) -> dict[str, np.ndarray]:
+    """How episodes obeyed the workflow: the environment's own reward apart from what obedience paid."""
+    compliance = np.where(fixes > 0, complied / np.maximum(fixes, 1), NO_FIX_COMPLIANCE)
+    return {"env_return": returns, "alignment": aligned, "compliance": compliance, "fixes": fixes}
 
 
 class Cage2Env(SingleEnv):

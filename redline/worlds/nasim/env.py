@@ -14,8 +14,9 @@ from redline.worlds.nasim.options import NetworkOptions
 from redline.worlds.nasim.rules import kernel
 from redline.worlds.nasim.rules.observe import AttackWords
 from redline.worlds.nasim.rules.scenario import AttackScenario
-from redline.worlds.nasim.rules.state import new_ended, new_state
+from redline.worlds.nasim.rules.state import ENDED, new_ended, new_state
 from redline.worlds.nasim.rules.tables import action_names, value_bounds
+from redline.worlds.play_on import Playing
 from redline.worlds.results import StepResults
 
 FLAGS = ("success", "connection_error", "permission_error", "undefined_error")
@@ -49,6 +50,9 @@ class NasimVectorEnv(BatchEnv):
         self.state = new_state(num_envs, self._tables.access_words, any_seed())
         self._ended = new_ended(num_envs)
         announce_compilation(self._step, "NASim kernel", 5)
+        if turbo and autoreset:
+            world = kernel.Attack(self._tables, self.state, self.obs, self.final_obs, self._ended)
+            self.playing = Playing(kernel.play_on, world, self.obs, ENDED, told_metrics)
 
     @property
     def streams(self) -> np.ndarray:
@@ -92,6 +96,11 @@ class NasimVectorEnv(BatchEnv):
     def observation_range(self) -> tuple[float, float]:
         """As the original declares it."""
         return value_bounds(self.network)
+
+
+def told_metrics(told: np.ndarray) -> dict[str, np.ndarray]:
+    """Whether episodes that ended were won."""
+    return {"won": told["won"].astype(np.float64)}
 
 
 class NasimEnv(SingleEnv):

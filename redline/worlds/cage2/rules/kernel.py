@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+
 from redline.compiled.rng import uniform
-from redline.compiled.speed import kernel
+from redline.compiled.speed import kernel, rule
 from redline.worlds.cage2.rules.draws import count_bits, draw_green
 from redline.worlds.cage2.rules.memory import forget
 from redline.worlds.cage2.rules.obedience import close_account, open_account, pay_for_fix, pay_for_idleness
@@ -32,25 +36,30 @@ from redline.worlds.cage2.rules.scenario import (
     DECOYS_BY_WORTH,
     FALSE,
     FOOTHOLD,
+    FULL,
     MAIL_SERVERS,
     MEANDER,
     MEMORY,
     NUM_HOSTS,
     OP_SERVER,
     RED_SLEEP,
+    REDUCED,
     REDUCED_DECOY,
     REDUCED_RESTORE,
     TRUE,
     UNKNOWN,
     USEFUL,
     USEFUL_DECOYS,
+    USEFUL_ONLY,
     USER_SUBNET,
+    Settings,
 )
+from redline.worlds.play_on import playing_on
 
 RESTORE_COST, OT_COST = 10, 100  # tenths of a point
 
 
-@kernel
+@rule
 def begin(env, settings):
     """A new episode: everything as it was at the very start, except the random stream, which goes on."""
     env.table = 0
@@ -83,7 +92,7 @@ def begin(env, settings):
         env.red_agent = draw_red_agent(env, settings)
 
 
-@kernel
+@rule
 def draw_red_agent(env, settings):
     """The episode's Red agent. A mixture of one needs no draw."""
     if settings.b_line_share == 1.0:
@@ -98,14 +107,14 @@ def draw_red_agent(env, settings):
     return MEANDER if draw < settings.b_line_share + settings.meander_share else RED_SLEEP
 
 
-@kernel
+@rule
 def accepts(env, host, decoy):
     """Whether the decoy can start: its operating system fits and the port it asks for is free."""
     fits = (int(DECOY_HOSTS[decoy]) >> host) & 1
     return fits and (listening_ports(env, host) & int(DECOY_NEEDS[decoy])) == 0
 
 
-@kernel
+@rule
 def restore(env, host, leaderboard):
     """Back to the clean image. Red keeps its foothold, and what it knows."""
     keep = ~(1 << host)
@@ -121,7 +130,7 @@ def restore(env, host, leaderboard):
         env.dead_mail |= 1 << host
 
 
-@kernel
+@rule
 def blue_acts(env, action, leaderboard):
     """Blue's action takes effect. Returns the host that got a decoy, and the host where Analyse found malware."""
     env.blue_success = TRUE
@@ -148,7 +157,7 @@ def blue_acts(env, action, leaderboard):
     return -1, -1
 
 
-@kernel
+@rule
 def green_acts(env):
     """Green sleeps or scans a host. Returns the host with traffic (-1 for none), its events and ports."""
     host = draw_green(env)
@@ -160,7 +169,7 @@ def green_acts(env):
     return host, events, ports
 
 
-@kernel
+@rule
 def tell_blue(env, decoy_host, green_host, green_events, green_ports, red_host, red_events, red_ports, cw2):
     """Automatic Monitor: traffic becomes activity, and activity may become a suspicion."""
     if red_events == 0:
@@ -175,7 +184,7 @@ def tell_blue(env, decoy_host, green_host, green_events, green_ports, red_host, 
         show_activity(env, red_host, int(red_host == decoy_host), red_events, red_ports, cw2)
 
 
-@kernel
+@rule
 def points_lost(env, action):
     """Tenths of a point this step costs Blue."""
     root = int(env.root)
@@ -187,7 +196,7 @@ def points_lost(env, action):
     return lost
 
 
-@kernel
+@rule
 def play(env, action, settings):
     """One step of one env. Returns the tenths of a point lost."""
     env.activity = 0
@@ -214,59 +223,105 @@ def reset(state, first, last, settings, packed):
         observe_nothing(packed, i)
 
 
-@kernel
-def step(state, first, last, actions, settings, packed, rewards, ended, final_packed, final_lost):
-    """Advance envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order.
+@rule
+def advance(state, i, action, settings, packed, final_packed, final_lost):
+    """One step of env `i`, with all that follows from it. Returns the reward, and whether its time is up.
 
     An env whose time is up shows its last observation and its score in `final_*` and begins again at once. With a
     workflow the reward includes what obedience pays, and with `tidy` what needless acts cost; `final_lost` never does.
     """
+    env = state[i]
+    paid = pay_for_fix(env, action, settings) if settings.workflow else 0.0
+    lost = play(env, action, settings)
+    observe(env, settings, packed, i)
+    ended = env.clock == settings.max_steps
+    if ended and settings.workflow:
+        paid += pay_for_idleness(env, settings)
+        close_account(env)
+    if action != BLUE_SLEEP:
+        paid -= settings.tidy
+    if ended:
+        # word by word: slices count references, and threads would contend for the count
+        for k in range(packed.shape[1]):
+            final_packed[i, k] = packed[i, k]
+        final_lost[i] = env.lost
+        begin(env, settings)
+        observe_nothing(packed, i)
+    return lost / -10.0 + paid, ended
+
+
+@kernel
+def step(state, first, last, actions, settings, packed, rewards, ended, final_packed, final_lost):
+    """Advance envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order."""
     for i in range(first, last):
-        env = state[i]
-        paid = pay_for_fix(env, int(actions[i]), settings) if settings.workflow else 0.0
-        lost = play(env, int(actions[i]), settings)
-        observe(env, settings, packed, i)
-        ended[i] = env.clock == settings.max_steps
-        if ended[i] and settings.workflow:
-            paid += pay_for_idleness(env, settings)
-            close_account(env)
-        if actions[i] != BLUE_SLEEP:
-            paid -= settings.tidy
-        rewards[i] = lost / -10.0 + paid
-        if ended[i]:
-            # word by word: slices count references, and threads would contend for the count
-            for k in range(packed.shape[1]):
-                final_packed[i, k] = packed[i, k]
-            final_lost[i] = env.lost
-            begin(env, settings)
-            observe_nothing(packed, i)
+        rewards[i], ended[i] = advance(state, i, int(actions[i]), settings, packed, final_packed, final_lost)
+
+
+class Defence(NamedTuple):
+    """All that a step needs, and where it leaves what comes of it; arrays over envs."""
+
+    state: np.ndarray
+    settings: Settings
+    choice: int  # which set of actions is chosen from, in the order of ACTIONS
+    obs: np.ndarray
+    final_obs: np.ndarray
+    final_lost: np.ndarray
+
+
+@rule
+def defend(world, i, action):
+    """One step of env `i`, whatever the set its action is from. Returns reward, terminated and truncated."""
+    action = full_action(world.state[i], action, world.choice)
+    reward, ended = advance(
+        world.state, i, action, world.settings, world.obs, world.final_obs, world.final_lost
+    )  # fmt: skip
+    return reward, False, ended
+
+
+@rule
+def tell(world, i, told, place):
+    """The account of the episode that ended last in env `i`."""
+    env = world.state[i]
+    told[place].lost = world.final_lost[i]
+    told[place].aligned = env.last_aligned
+    told[place].fixes = env.last_fixes
+    told[place].complied = env.last_complied
+
+
+TOLD = np.dtype([("lost", np.int64), ("aligned", np.float64), ("fixes", np.int64), ("complied", np.int64)])
+play_on = playing_on(defend, tell)
+
+
+@rule
+def full_action(env, action, choice):
+    """An action of one of the sets as one of the full set: `decoy h` is the next best decoy that `h` still takes.
+
+    The useful set has fewer actions, and only decoys that can be of use.
+    """
+    if choice == FULL:
+        return action
+    if choice == USEFUL_ONLY:
+        action = int(USEFUL[action])
+    if action >= REDUCED_DECOY:
+        return next_decoy(env, action - REDUCED_DECOY, USEFUL_DECOYS if choice == USEFUL_ONLY else DECOYS_BY_WORTH)
+    return action + BLUE_RESTORE - REDUCED_RESTORE if action >= REDUCED_RESTORE else action
 
 
 @kernel
 def expand_actions(state, first, last, reduced, actions):
-    """Actions of the reduced set as actions of the full one: `decoy h` is the next best decoy that `h` still takes."""
+    """Actions of the reduced set as actions of the full one."""
     for i in range(first, last):
-        action = int(reduced[i])
-        if action >= REDUCED_DECOY:
-            action = next_decoy(state[i], action - REDUCED_DECOY, DECOYS_BY_WORTH)
-        elif action >= REDUCED_RESTORE:
-            action += BLUE_RESTORE - REDUCED_RESTORE
-        actions[i] = action
+        actions[i] = full_action(state[i], int(reduced[i]), REDUCED)
 
 
 @kernel
 def expand_useful(state, first, last, useful, actions):
-    """Actions of the useful set as actions of the full one; their decoys are those that can be of use."""
+    """Actions of the useful set as actions of the full one."""
     for i in range(first, last):
-        action = int(USEFUL[useful[i]])
-        if action >= REDUCED_DECOY:
-            action = next_decoy(state[i], action - REDUCED_DECOY, USEFUL_DECOYS)
-        elif action >= REDUCED_RESTORE:
-            action += BLUE_RESTORE - REDUCED_RESTORE
-        actions[i] = action
+        actions[i] = full_action(state[i], int(useful[i]), USEFUL_ONLY)
 
 
-@kernel
+@rule
 def next_decoy(env, host, by_worth):
     """The action that starts the best decoy not yet running on `host`; Sleep when there is none."""
     for k in range(len(by_worth)):

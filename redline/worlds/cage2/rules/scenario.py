@@ -163,6 +163,7 @@ WRAPPERS = ("official", "cw2")
 OBSERVATIONS = ("table", "table+scan", "history", "memory", "truth")
 TABLE, TABLE_SCAN, HISTORY, MEMORY, TRUTH = range(5)
 ACTIONS = {"all": NUM_ACTIONS, "reduced": NUM_REDUCED_ACTIONS, "useful": len(USEFUL)}
+FULL, REDUCED, USEFUL_ONLY = range(3)  # the same in this order, as kernels have it
 GREEN_AGENTS = ("SleepAgent", "GreenAgent")
 
 

@@ -6,13 +6,17 @@ so that equal draws give equal episodes.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from redline.compiled.rng import uniform
 from redline.compiled.speed import kernel, rule
 from redline.worlds.nasim.rules.observe import tell, tell_start
 from redline.worlds.nasim.rules.scenario import NO_ACCESS, ROOT, USER
-from redline.worlds.nasim.rules.tables import ESCALATION, EXPLOIT, OS_SCAN, PROCESS_SCAN, SUBNET_SCAN
+from redline.worlds.nasim.rules.state import AttackState
+from redline.worlds.nasim.rules.tables import ESCALATION, EXPLOIT, OS_SCAN, PROCESS_SCAN, SUBNET_SCAN, NetworkTables
+from redline.worlds.play_on import playing_on
 
 FAILED, SUCCESS, CONNECTION_ERROR, PERMISSION_ERROR, UNDEFINED_ERROR = 0, 1, 2, 4, 8
 """How an action ended, as the flags of an observation."""
@@ -137,27 +141,61 @@ def reset(tables, state, first, last, words):
         tell_start(tables, state, i, words)
 
 
-@kernel
-def step(tables, state, first, last, actions, autoreset, words, rewards, terminated, truncated, final_words, ended):
-    """Advance envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order.
+class Attack(NamedTuple):
+    """All that a step needs, and where it leaves what comes of it; arrays over envs."""
+
+    tables: NetworkTables
+    state: AttackState
+    obs: np.ndarray
+    final_obs: np.ndarray
+    ended: np.ndarray
+
+
+@rule
+def advance(tables, state, i, choice, autoreset, words, final_words, ended):
+    """One step of env `i`, with all that follows from it. Returns reward, terminated and truncated.
 
     An episode that ends shows its last observation in `final_words`, what there is to tell of it in `ended`, and
     begins again at once if `autoreset`.
     """
+    action = tables.actions[choice]
+    reward = play(tables, state, i, action)
+    tell(tables, state, i, action, words)
+    env = state.envs[i]
+    terminated = env.missing == 0
+    truncated = env.clock >= tables.step_limit if tables.step_limit > 0 else False
+    if terminated or truncated:
+        ended[i].score = env.score
+        ended[i].length = env.clock
+        ended[i].won = terminated
+        # word by word: slices count references, and threads would contend for the count
+        for k in range(words.shape[1]):
+            final_words[i, k] = words[i, k]
+        if autoreset:
+            begin(tables, state, i)
+            tell_start(tables, state, i, words)
+    return reward, terminated, truncated
+
+
+@kernel
+def step(tables, state, first, last, actions, autoreset, words, rewards, terminated, truncated, final_words, ended):
+    """Advance envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order."""
     for i in range(first, last):
-        action = tables.actions[actions[i]]
-        rewards[i] = play(tables, state, i, action)
-        tell(tables, state, i, action, words)
-        env = state.envs[i]
-        terminated[i] = env.missing == 0
-        truncated[i] = env.clock >= tables.step_limit if tables.step_limit > 0 else False
-        if terminated[i] or truncated[i]:
-            ended[i].score = env.score
-            ended[i].length = env.clock
-            ended[i].won = terminated[i]
-            # word by word: slices count references, and threads would contend for the count
-            for k in range(words.shape[1]):
-                final_words[i, k] = words[i, k]
-            if autoreset:
-                begin(tables, state, i)
-                tell_start(tables, state, i, words)
+        rewards[i], terminated[i], truncated[i] = advance(
+            tables, state, i, actions[i], autoreset, words, final_words, ended
+        )
+
+
+@rule
+def attack(world, i, action):
+    """One step of env `i`, for a kernel that plays on."""
+    return advance(world.tables, world.state, i, action, True, world.obs, world.final_obs, world.ended)
+
+
+@rule
+def tell_of_end(world, i, told, place):
+    """The account of the episode that ended last in env `i`."""
+    told[place] = world.ended[i]
+
+
+play_on = playing_on(attack, tell_of_end)
