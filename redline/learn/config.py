@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
@@ -82,6 +82,8 @@ class TrainConfig:
     """Widths of the network's hidden layers."""
     shared: bool = False
     """One trunk for actor and critic instead of one each."""
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
+    """What follows every hidden layer."""
     squash: bool = False
     """Numbers in a Box as actions: take them through tanh to its bounds, instead of clipping what lies outside."""
     dedup: bool = True

@@ -26,17 +26,18 @@ class NumpyPolicy:
 
     def __init__(self, parameters: PolicyParameters, encoding: Encoding) -> None:
         self.head, self._parameters, self._encoding = parameters.head, parameters, encoding
+        self._network = parameters.network
         self._layers = parameters.network.layers(parameters.weights)
 
     def infer(self, observations: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> np.ndarray:
         """State values float32 [n] of observations; the distributions over their actions are written to `table`."""
-        outputs, values = numpy_pass.forward(self._layers, self._inputs(observations))
+        outputs, values = numpy_pass.forward(self._network, self._layers, self._inputs(observations))
         self.head.fill_in_numpy(outputs, masks, table)
         return values
 
     def state_values(self, observations: np.ndarray) -> np.ndarray:
         """State values float32 [n] of observations."""
-        return numpy_pass.state_values(self._layers, self._inputs(observations))
+        return numpy_pass.state_values(self._network, self._layers, self._inputs(observations))
 
     def parameters(self) -> PolicyParameters:
         """Those that this was made of."""

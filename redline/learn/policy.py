@@ -13,18 +13,25 @@ from redline.learn.network.compiled_pass import forward
 from redline.learn.network.layers import Network
 from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.numpy_policy import PolicyParameters
-from redline.worlds.encoding import Encoding
+from redline.worlds.encoding import Encoding, Image
 
 
 class Policy:
     """Maps stored observations to distributions over actions and state values, with weights to train."""
 
-    def __init__(self, encoding: Encoding, head: Head, hidden: Sequence[int] = (64, 64), shared: bool = False) -> None:
+    def __init__(
+        self,
+        encoding: Encoding,
+        head: Head,
+        hidden: Sequence[int] = (64, 64),
+        shared: bool = False,
+        activation: str = "tanh",
+    ) -> None:
         """`shared` gives actor and critic one trunk instead of one each."""
         self.encoding, self.head = encoding, head
-        self.network = TorchNetwork(
-            Network(encoding.size, head.num_outputs, tuple(hidden), shared, num_free=head.num_free)
-        )
+        picture = encoding.picture if isinstance(encoding, Image) else ()
+        sizes = encoding.size, head.num_outputs
+        self.network = TorchNetwork(Network(*sizes, tuple(hidden), shared, head.num_free, activation, picture))
 
     @property
     def weights(self) -> Tensor:
@@ -55,7 +62,7 @@ class Policy:
         """State values float32 [n] of observations; the distributions over their actions are written to `table`."""
         inputs = self.inputs(observations)
         if self.device.type == "cpu":
-            passed = forward(self.network.layers(), inputs)
+            passed = forward(self.network.sizes, self.network.layers(), inputs)
             outputs, values = passed.outputs, passed.values[:, 0]
         else:
             with torch.inference_mode():

@@ -41,7 +41,8 @@ class PPO:
     ) -> None:
         """`by_hand` works gradients out without autograd; by default where that can be done, on the CPU."""
         self.policy, self.config, self.dedup = policy, config, dedup
-        self.by_hand = policy.device.type == "cpu" if by_hand is None else by_hand
+        can_be = policy.device.type == "cpu" and policy.network.sizes.by_hand
+        self.by_hand = can_be if by_hand is None else by_hand
         self.optimizer = Adam(policy.weights, config.learning_rate, eps=1e-5)
         self._rng = np.random.default_rng(seed)
         self.scale = Scale()
@@ -184,7 +185,9 @@ class PPO:
         def work(k: int) -> TimedLoss:
             rows = torch.from_numpy(pieces[k].rows)
             masks = None if table.masks is None else table.masks[rows]
-            return write_gradient(head, layers, sizes.layers(grads[k]), table.inputs[rows], masks, pieces[k], config)
+            return write_gradient(
+                head, sizes, layers, sizes.layers(grads[k]), table.inputs[rows], masks, pieces[k], config
+            )
 
         spread = self._pool.map if self._pool is not None and len(pieces) > 1 else map
         found = list(spread(work, range(len(pieces))))

@@ -255,7 +255,7 @@ def make_policy(env: Any, config: TrainConfig, seed: int) -> Policy:
         raise RedlineError(f"{config.env} cannot be learned. {error}") from error
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Policy(encoding, head, config.hidden, config.shared)
+        return Policy(encoding, head, config.hidden, config.shared, config.activation)
 
 
 def _episode_metrics(rollout: Rollout, world: World) -> dict[str, float]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from redline.learn.network.layers import Layers, Network
+
+MODULES: dict[str, Callable[[], nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "gelu": lambda: nn.GELU(approximate="tanh"),
+    "silu": nn.SiLU,
+}
 
 
 class TorchNetwork(nn.Module):
@@ -17,10 +25,12 @@ class TorchNetwork(nn.Module):
         super().__init__()
         self.sizes = network
         self._weights: Tensor | None = None
-        inputs, hidden = network.num_inputs, network.hidden
+        self._layers: Layers[Tensor] | None = None
+        inputs, hidden = network.num_features, network.hidden
         width = hidden[-1] if hidden else inputs
-        self.trunk = _trunk(inputs, hidden)
-        self.critic_trunk = None if network.shared else _trunk(inputs, hidden)
+        self.convs = _convs(network) if network.picture else None
+        self.trunk = _trunk(inputs, hidden, network.activation)
+        self.critic_trunk = None if network.shared else _trunk(inputs, hidden, network.activation)
         self.actor = _linear(width, network.num_seeing, gain=0.01)  # all actions equally likely at first
         self.critic = _linear(width, 1, gain=1.0)
         self.free = nn.ParameterList([torch.zeros(network.num_free)] if network.num_free else [])
@@ -35,7 +45,10 @@ class TorchNetwork(nn.Module):
 
     def layers(self) -> Layers[Tensor]:
         """The weights layer by layer, for passes that need no autograd."""
-        return self.sizes.layers(self.weights.data)
+        weights = self.weights
+        if self._layers is None:
+            self._layers = self.sizes.layers(weights.data)
+        return self._layers
 
     @property
     def device(self) -> torch.device:
@@ -44,6 +57,8 @@ class TorchNetwork(nn.Module):
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs [n, outputs] and state values [n]."""
+        if self.convs is not None:
+            inputs = self.convs(inputs.reshape(-1, *self.sizes.picture)).flatten(1)
         features = self.trunk(inputs)
         outputs = self.actor(features)
         if len(self.free):
@@ -54,6 +69,7 @@ class TorchNetwork(nn.Module):
     def _flatten(self) -> Tensor:
         vector = torch.cat([each.detach().reshape(-1) for each in self.parameters()])
         vector.grad = torch.zeros_like(vector)
+        self._layers = None
         views, grads = self._views(vector.data), self._views(vector.grad)
         for parameter, view, grad in zip(self.parameters(), views, grads, strict=True):
             parameter.data, parameter.grad = view, grad
@@ -62,15 +78,27 @@ class TorchNetwork(nn.Module):
     def _views(self, vector: Tensor) -> list[Tensor]:
         """A vector's parts, one for each parameter."""
         layers = self.sizes.layers(vector)
-        linear = [*layers.trunk, *(layers.critic_trunk or []), layers.actor, layers.critic]
+        linear = [*layers.convs, *layers.trunk, *(layers.critic_trunk or []), layers.actor, layers.critic]
         free = [layers.free] if len(self.free) else []
         return [part for layer in linear for part in layer] + free
 
 
-def _trunk(size: int, hidden: Sequence[int]) -> nn.Sequential:
+def _convs(network: Network) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    channels = network.picture[0]
+    for conv in network.convs:
+        layer = nn.Conv2d(channels, conv.channels, conv.side, conv.stride)
+        nn.init.orthogonal_(layer.weight, 2**0.5)
+        nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+        layers += [layer, nn.ReLU()]
+        channels = conv.channels
+    return nn.Sequential(*layers)
+
+
+def _trunk(size: int, hidden: Sequence[int], activation: str) -> nn.Sequential:
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [_linear(size, width, gain=2**0.5), nn.Tanh()]
+        layers += [_linear(size, width, gain=2**0.5), MODULES[activation]()]
         size = width
     return nn.Sequential(*layers)
 
