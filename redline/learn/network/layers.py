@@ -122,7 +122,7 @@ class Network:
         """A vector of `num_weights` numbers as the layers' own, which are views of it."""
         place = 0
         found = []
-        conv_shapes = self._conv_shapes()
+        conv_shapes: list[tuple[int, ...]] = self._conv_shapes()
         for shape in [*conv_shapes, *((outputs, inputs) for inputs, outputs in self._sizes())]:
             middle = place + int(np.prod(shape))
             end = middle + shape[0]
