@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -66,6 +66,29 @@ class Acting(Protocol):
         """The observations (and their masks) that the decisions' rows point to."""
 
 
+@runtime_checkable
+class Remembering(Protocol):
+    """What an actor has beside `Acting`, if it may remember earlier steps of an episode."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it does."""
+
+    def forget(self, envs: np.ndarray) -> None:
+        """The episodes of these envs are over; `envs` are numbers, or true where it is so."""
+
+    def first_memories(self) -> np.ndarray:
+        """What was remembered of every env as this collect began, float32 [N, memory size]."""
+
+    def value_of(self, obs: np.ndarray, envs: np.ndarray) -> np.ndarray:
+        """State values of observations that follow on what is remembered of `envs`."""
+
+
+def remembering(policy: Acting) -> Remembering | None:
+    """The policy, if it remembers."""
+    return policy if isinstance(policy, Remembering) and policy.remembers else None
+
+
 class ActingParameters(Protocol):
     """Travels to another process and acts there."""
 
@@ -101,6 +124,7 @@ class Rollout:
     episode_lengths: np.ndarray  # int64, likewise
     episode_metrics: dict[str, np.ndarray]  # likewise, by name: all else that the env tells about them
     held: np.ndarray | None = None  # bool [T, N]
+    memories: np.ndarray | None = None  # float32 [N, memory size]  what was remembered before the first step
 
     @classmethod
     def empty(cls, num_steps: int, num_envs: int, version: int = 0, action_space: gym.Space | None = None) -> Rollout:

@@ -88,6 +88,8 @@ class Network:
     """What follows every hidden layer: one of `ACTIVATIONS`."""
     picture: tuple[int, ...] = ()
     """Channels, rows and columns of the inputs, where these are pictures."""
+    recurrent: str = ""
+    """gru or lstm, where it is to remember; see `redline.learn.network.recurrent`."""
 
     @property
     def by_hand(self) -> bool:
