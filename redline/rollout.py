@@ -69,13 +69,13 @@ class Acting(Protocol):
 
 
 @runtime_checkable
-class Remembering(Acting, Protocol):
+class Answering(Acting, Protocol):
     """A policy whose answers can be looked up, so that envs may play on without it."""
 
     streams: np.ndarray  # uint64 [N]  random streams that actions are drawn from, one for each env
 
     @property
-    def remembers(self) -> bool:
+    def looks_up(self) -> bool:
         """Whether they can be looked up in the next collect."""
 
     def ask(self, obs: np.ndarray, masks: np.ndarray | None) -> None:
@@ -86,6 +86,29 @@ class Remembering(Acting, Protocol):
 
     def acted(self, num_steps: int) -> None:
         """Count steps that were played by them."""
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """What an actor has beside `Acting`, if it may remember earlier steps of an episode."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it does."""
+
+    def forget(self, envs: np.ndarray) -> None:
+        """The episodes of these envs are over; `envs` are numbers, or true where it is so."""
+
+    def first_memories(self) -> np.ndarray:
+        """What was remembered of every env as this collect began, float32 [N, memory size]."""
+
+    def value_of(self, obs: np.ndarray, envs: np.ndarray) -> np.ndarray:
+        """State values of observations that follow on what is remembered of `envs`."""
+
+
+def remembering(policy: Acting) -> Remembering | None:
+    """The policy, if it remembers."""
+    return policy if isinstance(policy, Remembering) and policy.remembers else None
 
 
 class ActingParameters(Protocol):
@@ -123,6 +146,7 @@ class Rollout:
     episode_lengths: np.ndarray  # int64, likewise
     episode_metrics: dict[str, np.ndarray]  # likewise, by name: all else that the env tells about them
     held: np.ndarray | None = None  # bool [T, N]
+    memories: np.ndarray | None = None  # float32 [N, memory size]  what was remembered before the first step
 
     @classmethod
     def empty(cls, num_steps: int, num_envs: int, version: int = 0, action_space: gym.Space | None = None) -> Rollout:

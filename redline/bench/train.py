@@ -124,7 +124,7 @@ def _with_torch_threads(update: Contestant, threads: int) -> Contestant:
 
 def products(config: TrainConfig, trainer: Trainer, threads: int) -> Contestant:
     """Only the matrix products of a plain update: acting once, then forward and backward in every epoch."""
-    layers = trainer.policy.network.layers()
+    layers = trainer.policy.layers()
     weights = [layer.weight for layer in (*layers.trunk, *(layers.critic_trunk or ()), layers.actor, layers.critic)]
     first_layers = {0} if layers.critic_trunk is None else {0, len(layers.trunk)}
     steps = config.num_envs * config.num_steps

@@ -242,7 +242,8 @@ def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims
     plan = f" ({trainer.engine.plan})" if trainer.engine.plan else ""
     say(
         f"Training on {config.env}: {config.num_envs} envs x {config.num_steps} steps an update, "
-        f"engine {config.engine}{plan}, {trainer.thread_plan}, device {trainer.device}, run {found.path}"
+        f"engine {config.engine}{plan}, {trainer.thread_plan}, {trainer.policy.gradient_plan}, "
+        f"device {trainer.device}, run {found.path}"
     )
     return Session.begin(found, trainer, saving, warn_on_stderr)
 

@@ -13,7 +13,7 @@ import numpy as np
 from redline.engines.engine import EngineSetup
 from redline.engines.lockstep import Lockstep, in_one_call
 from redline.engines.settings import split
-from redline.rollout import Acting, Remembering, Rollout
+from redline.rollout import Acting, Answering, Rollout
 from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.batch import BatchEnv
@@ -35,7 +35,7 @@ class Fused(Lockstep):
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
-        if not (isinstance(policy, Remembering) and policy.remembers):
+        if not (isinstance(policy, Answering) and policy.looks_up):
             return super().collect(policy, num_steps, watch)
         envs, tally = self.envs, self._tally
         acting, recording, playing = watch.span("policy"), watch.span("record"), watch.span("play")
@@ -75,7 +75,7 @@ class Fused(Lockstep):
             tally.write(rollout)
         return rollout
 
-    def _play_on(self, policy: Remembering, going: Going, columns: Columns) -> None:
+    def _play_on(self, policy: Answering, going: Going, columns: Columns) -> None:
         """Every env on to the end of the collect, or to something new."""
         answers = policy.answers()
 

@@ -16,7 +16,7 @@ from redline.engines.spec import EnvDescription, Savable, Snapshot
 from redline.engines.tally import Tally
 from redline.engines.vectors import SerialVectorEnv, SupervisedVectorEnv, WorkerVectorEnv
 from redline.errors import RedlineError
-from redline.rollout import Acting, Outcome, Rollout
+from redline.rollout import Acting, Outcome, Rollout, remembering
 from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.timing.workers import WorkerTimes
@@ -57,6 +57,7 @@ class Lockstep:
         stepping = watch.span("wait" if self._waits else "env")
         with acting:
             policy.begin(num_steps)
+            memory = remembering(policy)
         for t in range(num_steps):
             tell(t, num_steps)
             with acting:
@@ -75,11 +76,16 @@ class Lockstep:
                     cut &= ~lost
             if cut.any():  # these episodes would have gone on without us
                 with acting:
-                    rollout.next_values[t, cut] = policy.value(outcome.final_obs(cut))
+                    final = outcome.final_obs(cut)
+                    values = policy.value(final) if memory is None else memory.value_of(final, np.flatnonzero(cut))
+                    rollout.next_values[t, cut] = values
+            if memory is not None:
+                memory.forget(outcome.terminated | outcome.truncated)
             self._obs, self._masks = outcome.obs, _masks_in(outcome.infos)
         with acting:
             rollout.link_values(policy.value(self._obs))
             rollout.observations, rollout.masks = policy.observations()
+            rollout.memories = None if memory is None else memory.first_memories()
         with recording:
             self._tally.write(rollout)
         return rollout

@@ -13,7 +13,8 @@ from redline.engines.settings import worker_plan
 from redline.engines.spec import EnvDescription, Snapshot
 from redline.engines.workers.child import ResetEach, StepEach, StepProgress
 from redline.engines.workers.parent import EnvWorkers, WorkerAnswer, WorkerProcess
-from redline.rollout import Acting, Decision, Rollout
+from redline.errors import RedlineError
+from redline.rollout import Acting, Decision, Rollout, remembering
 from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.timing.workers import WorkerTimes
@@ -43,6 +44,10 @@ class Ready:
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
+        if remembering(policy) is not None:
+            raise RedlineError(
+                "A recurrent network needs envs that step together, and those of engine ready do not. Try --engine shared."
+            )
         columns = _Columns(num_steps, self.num_envs, policy.version, self.env.single_action_space)
         waited_before = watch.seconds_in("wait")
         with watch.span("policy"):

@@ -34,10 +34,23 @@ class Inferring(Protocol):
 
     head: Head
 
-    def infer(self, observations: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> np.ndarray:
-        """State values float32 [n] of observations; the distributions over their actions are written to `table`."""
+    @property
+    def memory_size(self) -> int:
+        """Numbers that it remembers from one step of an env to the next; 0 where it remembers nothing."""
 
-    def state_values(self, observations: np.ndarray) -> np.ndarray:
+    @property
+    def steady(self) -> bool:
+        """Whether its answer to an observation is the same, to the last bit, whatever else is asked with it."""
+
+    def infer(
+        self, observations: np.ndarray, masks: np.ndarray | None, table: DrawTable, memories: np.ndarray | None = None
+    ) -> np.ndarray:
+        """State values float32 [n] of observations; the distributions over their actions are written to `table`.
+
+        What is remembered of each env is written to `memories` [n, memory size], where there is any.
+        """
+
+    def state_values(self, observations: np.ndarray, memories: np.ndarray | None = None) -> np.ndarray:
         """State values float32 [n] of observations."""
 
     def parameters(self) -> PolicyParameters:
@@ -60,10 +73,17 @@ class _Answers:
         self.values = np.empty(capacity, np.float32)
         self.visited = np.zeros(capacity, np.bool_)
 
-    def fill(self, first: int, policy: Inferring, observations: np.ndarray, masks: np.ndarray | None) -> None:
+    def fill(
+        self,
+        first: int,
+        policy: Inferring,
+        observations: np.ndarray,
+        masks: np.ndarray | None,
+        memories: np.ndarray | None = None,
+    ) -> None:
         """Ask a policy about observations and keep the answers from place `first` on."""
         part = slice(first, first + len(observations))
-        self.values[part] = policy.infer(observations, masks, tuple(array[part] for array in self.table))
+        self.values[part] = policy.infer(observations, masks, tuple(array[part] for array in self.table), memories)
 
     def values_at(self, places: np.ndarray) -> np.ndarray:
         """State values of observations that are acted on."""
@@ -93,8 +113,11 @@ class Actor:
     def __init__(
         self, policy: Inferring, num_envs: int, seed: int, dedup: bool = True, deterministic: bool = False
     ) -> None:
+        dedup = dedup and not policy.memory_size  # who remembers may answer the same observation in another way
         self.policy, self.dedup, self._deterministic = policy, dedup, deterministic
         self._wanted = dedup
+        self._memories = np.zeros((num_envs, policy.memory_size), np.float32)
+        self._first_memories = self._memories.copy()
         self.version = 0
         self.watch = Stopwatch()  # give it the trainer's, to see forward and sampling apart
         self._seed = seed
@@ -112,6 +135,7 @@ class Actor:
         """Forget the answers of older weights; with lookups on, ask at once about all that the last collect met."""
         self._chunks, self._mask_chunks = [], []
         self._evaluated = self._acted = 0
+        self._first_memories = self._memories.copy()
         if self._wanted and not self.dedup and self.version % TRY_AGAIN == 0:
             self.dedup, self._known = True, None
         self._answers.visited.fill(False)
@@ -125,10 +149,11 @@ class Actor:
         return ActorParameters(self.policy.parameters(), self.version, self._seed, self.dedup, self._deterministic)
 
     @property
-    def remembers(self) -> bool:
-        """Whether answers can be looked up in the next collect: distinct observations of actions that are numbers."""
+    def looks_up(self) -> bool:
+        """Whether answers can be looked up in the next collect: steady ones, to distinct observations, that are numbers."""
         goes_back = self._wanted and self.version % TRY_AGAIN == 0
-        return (self.dedup or goes_back) and not self._deterministic and isinstance(self.policy.head, Categorical)
+        steady = self.policy.steady and isinstance(self.policy.head, Categorical)
+        return (self.dedup or goes_back) and not self._deterministic and steady
 
     def ask(self, obs: np.ndarray, masks: np.ndarray | None) -> None:
         """Have the answers to observations at hand."""
@@ -151,7 +176,7 @@ class Actor:
             if self.dedup:
                 rows = places = self._rows(obs, masks)
             else:
-                self._answers.fill(0, self.policy, obs, masks)
+                self._fill(obs, masks, envs)
                 places = np.arange(len(obs), dtype=np.int32)
                 rows = places + np.int32(self._acted)
                 self._store(obs, masks)
@@ -168,8 +193,37 @@ class Actor:
             actions, log_probs = head.likeliest(table, places)
         return Decision(actions, log_probs, values, rows, head.played(actions))
 
+    def _fill(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray | None) -> None:
+        """Ask about observations of every env, or of `envs`, and let it remember them."""
+        if not self.remembers:
+            self._answers.fill(0, self.policy, obs, masks)
+            return
+        memories = self._memories if envs is None else self._memories[envs]
+        self._answers.fill(0, self.policy, obs, masks, memories)
+        if envs is not None:
+            self._memories[envs] = memories
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what it does depends on earlier steps of an episode."""
+        return self.policy.memory_size > 0
+
+    def forget(self, envs: np.ndarray) -> None:
+        """The episodes of these envs are over: nothing of them is remembered. `envs` are numbers, or true where it is so."""
+        self._memories[envs] = 0.0
+
+    def first_memories(self) -> np.ndarray:
+        """What was remembered of every env as this collect began, float32 [N, memory size]."""
+        return self._first_memories
+
+    def value_of(self, obs: np.ndarray, envs: np.ndarray) -> np.ndarray:
+        """State values of observations that follow on what is remembered of `envs`."""
+        return self.policy.state_values(obs, self._memories[envs])
+
     def value(self, obs: np.ndarray) -> np.ndarray:
-        """State values of observations that need no action."""
+        """State values of observations that need no action; of all envs, where it remembers."""
+        if self.remembers:
+            return self.value_of(obs, self._all)
         if self.dedup and not self._mask_chunks:
             rows = self._rows(obs, None)  # may move the table, so it is looked at only afterwards
             return np.asarray(self._answers.values[rows])
@@ -219,6 +273,8 @@ class Actor:
     def snapshot(self) -> dict[str, np.ndarray]:
         """Everything needed to go on from here, as plain arrays."""
         arrays = {"streams": self.streams.copy(), "dedup": np.array([self.dedup, self._wanted])}
+        if self.remembers:
+            arrays["memories"] = self._memories.copy()
         if self._known is not None:
             arrays["known"] = self._known
         if self._known_masks is not None:
@@ -228,6 +284,8 @@ class Actor:
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
         self.streams[:] = arrays["streams"]
+        if "memories" in arrays:
+            self._memories[:] = arrays["memories"]
         self.dedup, self._wanted = bool(arrays["dedup"][0]), bool(arrays["dedup"][-1])
         self._known, self._known_masks = arrays.get("known"), arrays.get("known_masks")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
@@ -43,6 +44,9 @@ class PPOConfig:
     """Gradients longer than this are shortened to it."""
     target_kl: float | None = None
     """Stop a rollout's passes when the policy has moved this far; none never stops early."""
+    adaptive_kl: float | None = None
+    """Let the step size follow how far the policy moves: smaller beyond twice this KL, larger below half of it. Takes the
+    place of --anneal."""
     normalise: bool = True
     """Scale advantages to mean 0 and deviation 1 over the rollout."""
     reward_scale: float = 0.1
@@ -82,6 +86,19 @@ class TrainConfig:
     """Widths of the network's hidden layers."""
     shared: bool = False
     """One trunk for actor and critic instead of one each."""
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
+    """What follows every hidden layer."""
+    network: str | None = None
+    """A network of your own, package.module:Net: a torch module made from the numbers of inputs and outputs, which answers
+    inputs [n, inputs] with (outputs [n, outputs], values [n])."""
+    make_network: tyro.conf.Suppress[Callable[..., Any] | None] = None
+    """The same from Python: a module, or a function that makes one."""
+    recurrent: Literal["gru", "lstm"] | None = None
+    """Remember: a GRU or an LSTM as wide as the last hidden layer stands behind the hidden layers."""
+    normalise_observations: bool = False
+    """Bring every number of the observations to mean 0 and deviation 1, as seen so far."""
+    schedule: tyro.conf.Suppress[Callable[[float], float] | None] = None
+    """From Python: a function of progress (0 to 1) whose result the learning rate is multiplied by, in place of --anneal."""
     squash: bool = False
     """Numbers in a Box as actions: take them through tanh to its bounds, instead of clipping what lies outside."""
     dedup: bool = True
@@ -118,6 +135,7 @@ class TrainConfig:
             raise RedlineError("--clone was given, but nothing to follow. Try --clone --warm-start best.")
         if any(width < 1 for width in self.hidden):
             raise RedlineError(f"A layer cannot have {min(self.hidden)} units. Try --hidden 64,64.")
+        _check_network(self)
         batch = self.num_envs * self.num_steps
         if batch % self.ppo.minibatches:
             raise RedlineError(
@@ -175,6 +193,22 @@ def _check_memory(batch: int, num_envs: int) -> None:
         )
 
 
+def _check_network(config: TrainConfig) -> None:
+    """Refuse what a recurrent network cannot do, and two networks at once."""
+    given = config.network is not None or config.make_network is not None
+    if config.recurrent is None:
+        return
+    if given:
+        raise RedlineError("Both --recurrent and --network were given. Pass one of them.")
+    for option, asked in (
+        ("--reuse", config.reuse), ("--elite", config.ppo.elite), ("--warm-start", config.warm_start is not None),
+    ):  # fmt: skip
+        if asked:
+            raise RedlineError(
+                f"{option} cannot be had with --recurrent, which learns from whole sequences. Leave it out."
+            )
+
+
 def _nearest_divisor(size: int, wanted: int) -> int:
     return min((d for d in range(1, min(size, 4 * wanted) + 1) if size % d == 0), key=lambda d: abs(d - wanted))
 
@@ -190,6 +224,7 @@ def _check_ranges(ppo: PPOConfig) -> None:
         ("value", ppo.value, 0.0, 1e6),
         ("reward-scale", ppo.reward_scale, 1e-9, 1e9),
         ("imitation", ppo.imitation, 0.0, 1e6),
+        ("adaptive-kl", 0.01 if ppo.adaptive_kl is None else ppo.adaptive_kl, 1e-9, 1e9),
         ("target-kl", 0.01 if ppo.target_kl is None else ppo.target_kl, 1e-9, 1e9),
     ):
         if not low <= value <= high:
@@ -207,7 +242,10 @@ def recipe(env: str) -> TrainConfig:
 
 def config_to_json(config: TrainConfig) -> dict[str, Any]:
     """A config as plain data."""
-    return dataclasses.asdict(config)
+    named = config.network
+    if config.make_network is not None and named is None:
+        named = f"{config.make_network.__module__}:{getattr(config.make_network, '__qualname__', '')}"
+    return dataclasses.asdict(dataclasses.replace(config, network=named, make_network=None, schedule=None))
 
 
 def config_from_json(data: dict[str, Any]) -> TrainConfig:

@@ -18,7 +18,7 @@ from redline.learn.config import TrainConfig
 from redline.learn.policy import Policy
 from redline.learn.train import below, make_policy
 from redline.learn.trust import stored_config
-from redline.rollout import Acting
+from redline.rollout import Acting, remembering
 from redline.runs import BEST, SCORES, SEARCH_STATE
 from redline.timing.progress import tell
 from redline.worlds.registry import make_env, world_of
@@ -92,6 +92,7 @@ def play(env: VectorEnv, policy: Acting, episodes: int, seed: int) -> np.ndarray
     quota = np.full(env.num_envs, episodes // env.num_envs)
     quota[: episodes % env.num_envs] += 1
     obs, infos = env.reset(seed=seed)
+    memory = remembering(policy)
     masks, running, returns = infos.get("action_mask"), np.zeros(env.num_envs), []
     step = 0
     while quota.any():
@@ -102,6 +103,8 @@ def play(env: VectorEnv, policy: Acting, episodes: int, seed: int) -> np.ndarray
         masks, running, step = infos.get("action_mask"), running + rewards, step + 1
         ended = terminated | truncated
         if ended.any():
+            if memory is not None:
+                memory.forget(ended)
             counted = ended & (quota > 0) & ~infos.get("lost", np.False_)
             returns.append(running[counted])
             quota[counted] -= 1

@@ -13,7 +13,7 @@ from redline.learn.batch import Minibatch
 from redline.learn.config import PPOConfig
 from redline.learn.heads.head import Distribution, Head
 from redline.learn.network.compiled_pass import backward, forward, scratch
-from redline.learn.network.layers import Layers
+from redline.learn.network.layers import Layers, Network
 
 Number = TypeVar("Number", float, Tensor)
 
@@ -59,6 +59,7 @@ class TimedLoss(NamedTuple):
 
 def write_gradient(
     head: Head,
+    network: Network,
     layers: Layers[Tensor],
     grads: Layers[Tensor],
     inputs: Tensor,
@@ -68,7 +69,7 @@ def write_gradient(
 ) -> TimedLoss:
     """Write a batch's gradient to `grads` and return its loss. `inputs` and `masks` are those of the batch's rows."""
     began, steps = time.perf_counter_ns(), batch.num_steps
-    passed = forward(layers, inputs)
+    passed = forward(network, layers, inputs)
     outputs_grad = scratch.take("outputs grad", *passed.outputs.shape)
     sums = head.gradient(
         passed.outputs.numpy(), None if masks is None else masks.numpy(), batch,
@@ -78,7 +79,7 @@ def write_gradient(
     value_sum = float(batch.visits @ (errors * errors)) + batch.spread
     values_grad = torch.from_numpy(errors * batch.visits * np.float32(config.value / steps)).unsqueeze(1)
     halfway = time.perf_counter_ns()
-    backward(layers, grads, passed, outputs_grad, values_grad)
+    backward(network, layers, grads, passed, outputs_grad, values_grad)
     loss = Loss(
         -sums.objective / steps, 0.5 * value_sum / steps, sums.entropy / steps, sums.kl / steps, sums.clipped / steps
     )

@@ -9,6 +9,7 @@ import numpy as np
 from redline.learn.heads.head import DrawTable, Head
 from redline.learn.network import numpy_pass
 from redline.learn.network.layers import Network
+from redline.learn.normaliser import Shift
 from redline.worlds.encoding import Encoding
 
 
@@ -19,6 +20,7 @@ class PolicyParameters:
     network: Network
     head: Head
     weights: np.ndarray
+    shift: Shift | None = None
 
 
 class NumpyPolicy:
@@ -26,21 +28,28 @@ class NumpyPolicy:
 
     def __init__(self, parameters: PolicyParameters, encoding: Encoding) -> None:
         self.head, self._parameters, self._encoding = parameters.head, parameters, encoding
+        self._network = parameters.network
         self._layers = parameters.network.layers(parameters.weights)
 
-    def infer(self, observations: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> np.ndarray:
+    memory_size, steady = 0, False
+
+    def infer(
+        self, observations: np.ndarray, masks: np.ndarray | None, table: DrawTable, memories: np.ndarray | None = None
+    ) -> np.ndarray:
         """State values float32 [n] of observations; the distributions over their actions are written to `table`."""
-        outputs, values = numpy_pass.forward(self._layers, self._inputs(observations))
+        outputs, values = numpy_pass.forward(self._network, self._layers, self._inputs(observations))
         self.head.fill_in_numpy(outputs, masks, table)
         return values
 
-    def state_values(self, observations: np.ndarray) -> np.ndarray:
+    def state_values(self, observations: np.ndarray, memories: np.ndarray | None = None) -> np.ndarray:
         """State values float32 [n] of observations."""
-        return numpy_pass.state_values(self._layers, self._inputs(observations))
+        return numpy_pass.state_values(self._network, self._layers, self._inputs(observations))
 
     def parameters(self) -> PolicyParameters:
         """Those that this was made of."""
         return self._parameters
 
     def _inputs(self, observations: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(self._encoding.decode(observations), np.float32)
+        numbers = np.ascontiguousarray(self._encoding.decode(observations), np.float32)
+        shift = self._parameters.shift
+        return numbers if shift is None else shift.apply(numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from redline.errors import RedlineError
 from redline.learn.adam import Adam
 from redline.learn.batch import Gatherer, Minibatch, Steps, parts, plain_batch, to_tensors
 from redline.learn.config import PPOConfig
@@ -20,11 +21,16 @@ from redline.learn.loss import Loss, TimedLoss, ppo_loss, total, write_gradient
 from redline.learn.policy import Policy
 from redline.learn.reuse import as_seen_today
 from redline.learn.scale import Scale
+from redline.learn.sequences import SequenceBatch, Sequences
 from redline.rollout import Rollout
 from redline.timing.stopwatch import Stopwatch
 
 PART_SIZE = 2048
 """Observations that go through the network at once while learning: few enough that what it computes stays in the cache."""
+
+
+LEAST_RATE, MOST_RATE, ADAPTION = 1e-5, 1e-2, 1.5
+"""Bounds of a learning rate that adapts itself, and the factor it changes by."""
 
 
 class PPO:
@@ -38,14 +44,21 @@ class PPO:
         dedup: bool = True,
         threads: int = 1,
         by_hand: bool | None = None,
+        schedule: Callable[[float], float] | None = None,
     ) -> None:
-        """`by_hand` works gradients out without autograd; by default where that can be done, on the CPU."""
+        """`by_hand` works gradients out without autograd; by default where that can be done, on the CPU.
+
+        `schedule` turns progress in [0, 1] into a factor of the learning rate, in place of `config.anneal`.
+        """
         self.policy, self.config, self.dedup = policy, config, dedup
-        self.by_hand = policy.device.type == "cpu" if by_hand is None else by_hand
+        can_be = policy.device.type == "cpu" and policy.network.by_hand
+        self.by_hand = can_be if by_hand is None else by_hand
         self.optimizer = Adam(policy.weights, config.learning_rate, eps=1e-5)
         self._rng = np.random.default_rng(seed)
         self.scale = Scale()
         self._entropy = config.entropy
+        self._schedule = schedule
+        self._rate = config.learning_rate  # as it was adapted
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, "learner", torch.set_num_threads, (1,)) if threads > 1 else None
 
@@ -64,16 +77,17 @@ class PPO:
         config = self.config
         left = 1 - progress
         self._entropy = config.entropy * (left if config.anneal_entropy else 1)
-        self.optimizer.learning_rate = config.learning_rate * (left if config.anneal else 1)
+        self.optimizer.learning_rate = self._learning_rate(progress)
         with watch.span("gae"):
             rollouts, steps = self._steps(rollout, earlier)
         with watch.span("batch"):
             table = self._table(rollouts)
         losses: list[Loss[float]] = []
         imitation = float("nan")
-        for batch in self._batches(steps, len(table.inputs), watch):
+        for batch in self._all_batches(rollout, steps, len(table.inputs), watch):
             loss = self._gradient(batch, table, watch)
             losses.append(loss)
+            self._adapt(loss.kl)
             if config.target_kl is not None and loss.kl > config.target_kl:
                 break
             if models is not None:
@@ -85,15 +99,14 @@ class PPO:
                 self.optimizer.step()
         with watch.span("metrics"):
             metrics = self._metrics(losses, rollouts[0], steps)
+            self.policy.see(rollout)
             if config.normalise_returns:
                 self._rescale(steps.returns[: rollouts[0].num_steps])
             return metrics if models is None else {**metrics, "imitation": imitation}
 
     def _rescale(self, returns: np.ndarray) -> None:
         """Count in the returns just seen, and let the critic estimate the same as before in the new unit."""
-        change = self.scale.see(returns)
-        for weights in self.policy.network.layers().critic:
-            weights.mul_(change)
+        self.policy.network.scale_values(self.scale.see(returns))
 
     def _steps(self, rollout: Rollout, earlier: Sequence[Rollout]) -> tuple[list[Rollout], Steps]:
         """The steps of all rollouts, flat, with their advantages and returns."""
@@ -129,6 +142,46 @@ class PPO:
         masks = [torch.from_numpy(each.masks) for each in rollouts if each.masks is not None]
         return _Table(inputs, torch.cat(masks).to(self.policy.device) if masks else None)
 
+    def _learning_rate(self, progress: float) -> float:
+        """The step size at a point of the run."""
+        config = self.config
+        if config.adaptive_kl is not None:
+            return self._rate
+        if self._schedule is None:
+            return config.learning_rate * (1 - progress if config.anneal else 1)
+        factor = float(self._schedule(progress))
+        if not 0.0 <= factor < float("inf"):
+            raise RedlineError(f"The schedule gives {factor} at progress {progress:g}. Return a number from 0 to 1.")
+        return config.learning_rate * factor
+
+    def _adapt(self, kl: float) -> None:
+        """Take smaller steps where the policy moves twice as far as it should, larger ones where not half as far."""
+        target = self.config.adaptive_kl
+        if target is None:
+            return
+        if kl > 2 * target:
+            self._rate = max(LEAST_RATE, self._rate / ADAPTION)
+        elif 0 < kl < target / 2:
+            self._rate = min(MOST_RATE, self._rate * ADAPTION)
+        self.optimizer.learning_rate = self._rate
+
+    def _all_batches(
+        self, rollout: Rollout, steps: Steps, num_rows: int, watch: Stopwatch
+    ) -> Iterator[Minibatch[np.ndarray] | SequenceBatch]:
+        """The minibatches of all epochs: of steps, or of whole sequences for a policy that remembers."""
+        if rollout.memories is None:
+            yield from self._batches(steps, num_rows, watch)
+            return
+        with watch.span("batch"):
+            sequences = Sequences(rollout, steps)
+        num_envs = rollout.rows.shape[1]
+        for _ in range(self.config.epochs):
+            order = self._rng.permutation(num_envs)
+            for envs in np.array_split(order, min(self.config.minibatches, num_envs)):
+                with watch.span("batch"):
+                    batch = sequences.batch(envs)
+                yield batch
+
     def _batches(self, steps: Steps, num_rows: int, watch: Stopwatch) -> Iterator[Minibatch[np.ndarray]]:
         """The minibatches of all epochs."""
         size, count, head = len(steps.rows), self.config.minibatches, self.policy.head
@@ -147,8 +200,10 @@ class PPO:
                     batch = gather(steps, chosen)
                 yield batch
 
-    def _gradient(self, batch: Minibatch[np.ndarray], table: _Table, watch: Stopwatch) -> Loss[float]:
+    def _gradient(self, batch: Minibatch[np.ndarray] | SequenceBatch, table: _Table, watch: Stopwatch) -> Loss[float]:
         """Leaves the batch's gradient in the weights' `grad` and returns its loss."""
+        if isinstance(batch, SequenceBatch):
+            return self._gradient_of_sequences(batch, table, watch)
         pieces = list(parts(batch, PART_SIZE))
         if self.by_hand:
             with watch.span("gradient"):
@@ -172,19 +227,35 @@ class PPO:
             losses.append(Loss(*(float(each.detach()) for each in loss)))
         return _sum(losses)
 
+    def _gradient_of_sequences(self, batch: SequenceBatch, table: _Table, watch: Stopwatch) -> Loss[float]:
+        self.policy.weights.grad.zero_()  # type: ignore[union-attr]
+        device = self.policy.device
+        with watch.span("loss"):
+            tensors, rows = to_tensors(batch.steps, device), torch.from_numpy(batch.rows).to(device)
+            masks = None if table.masks is None else table.masks[rows.reshape(-1)]
+            memories = torch.from_numpy(batch.memories).to(device)
+            distribution, values = self.policy.replay(table.inputs[rows], masks, memories, batch.begins)
+            loss = ppo_loss(distribution, values, tensors, self._now())
+            whole = total(loss, self._now())
+        with watch.span("backward"):
+            whole.backward()
+        return Loss(*(float(each.detach()) for each in loss))
+
     def _gradient_by_hand(self, pieces: list[Minibatch[np.ndarray]], table: _Table, watch: Stopwatch) -> Loss[float]:
         """Each piece gets a gradient of its own and these are added in order, so that threads change nothing but the time.
 
         The watch is told how long the threads were at the loss and at its gradient, on average.
         """
         head, sizes, config = self.policy.head, self.policy.network.sizes, self._now()
-        layers = self.policy.network.layers()
+        layers = self.policy.layers()
         grads = torch.empty(len(pieces), self.policy.weights.numel())
 
         def work(k: int) -> TimedLoss:
             rows = torch.from_numpy(pieces[k].rows)
             masks = None if table.masks is None else table.masks[rows]
-            return write_gradient(head, layers, sizes.layers(grads[k]), table.inputs[rows], masks, pieces[k], config)
+            return write_gradient(
+                head, sizes, layers, sizes.layers(grads[k]), table.inputs[rows], masks, pieces[k], config
+            )
 
         spread = self._pool.map if self._pool is not None and len(pieces) > 1 else map
         found = list(spread(work, range(len(pieces))))
@@ -218,7 +289,8 @@ class PPO:
 
     def snapshot_arrays(self) -> dict[str, np.ndarray]:
         """The optimiser's state, and the unit of returns."""
-        return {"scale": self.scale.snapshot(), **self.optimizer.snapshot()}
+        rate = {} if self.config.adaptive_kl is None else {"rate": np.array([self._rate])}
+        return {"scale": self.scale.snapshot(), **rate, **self.optimizer.snapshot()}
 
     def order_state(self) -> dict[str, Any]:
         """The state of the random order of minibatches."""
@@ -227,6 +299,8 @@ class PPO:
     def restore(self, arrays: dict[str, np.ndarray], order_state: dict[str, Any]) -> None:
         """Go on from what `snapshot_arrays` and `order_state` gave."""
         self.scale.restore(arrays.get("scale"))
+        if "rate" in arrays:
+            self._rate = float(arrays["rate"][0])
         self.optimizer.restore(arrays)
         self._rng.bit_generator.state = order_state
 

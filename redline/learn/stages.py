@@ -131,7 +131,7 @@ class Chain:
         trainer = Trainer(stage.config)
         self._begin_with(trainer.policy)
         with torch.no_grad():
-            for weights in trainer.policy.network.layers().actor:
+            for weights in trainer.policy.layers().actor:
                 weights.mul_(stage.heat)
         return Session.begin(Run.at(folder, config_to_json(stage.config)), trainer, self.saving, self._warn)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from redline.errors import RedlineError
 
@@ -54,6 +54,8 @@ def _value(kind: Any, value: Any, name: str) -> Any:
         return tuple(_value(inner[0], each, name) for each in value)
     if origin is dict and isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return dict(value)
+    if origin is Literal and value in inner:
+        return value
     if _fits(kind, value):
         return value
     raise RedlineError(f"{name} is {_shown(value)}, not {_WORDS.get(origin or kind, 'what it should be')}.")

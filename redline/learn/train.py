@@ -20,13 +20,15 @@ from redline.learn.config import TrainConfig
 from redline.learn.elite import Elite
 from redline.learn.heads import head_for
 from redline.learn.imitation import Demonstrations, clone, models, settle
-from redline.learn.policy import Policy
+from redline.learn.network.custom import FORM
+from redline.learn.policy import Module, Policy
 from redline.learn.ppo import PPO
 from redline.rollout import Rollout
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.batch import encoding_of
+from redline.worlds.loading import load_object
 from redline.worlds.registry import is_compiled, world_of
 from redline.worlds.world import World
 
@@ -66,8 +68,9 @@ class Trainer:
         self.actor = Actor(self.policy, config.num_envs, action_seed, config.dedup)
         self.actor.watch = self.watch
         self.ppo = PPO(
-            self.policy, config.ppo, order_seed, config.dedup, self.threads, False if config.compile else None
-        )
+            self.policy, config.ppo, order_seed, config.dedup, self.threads, False if config.compile else None,
+            config.schedule,
+        )  # fmt: skip
         if config.compile:
             self.policy.network.compile(dynamic=True)
         self.step = self.episodes = self.number = 0
@@ -174,6 +177,7 @@ class Trainer:
         else:  # new episodes, and not the ones that the run began with
             self.engine.close()
             self.engine = make_config_engine(self.config, spread_seed(self.config.seed, 4, self.step)[0])
+            self.actor.forget(np.arange(self.config.num_envs))
         return bool(saved_envs)
 
     def close(self) -> None:
@@ -255,7 +259,18 @@ def make_policy(env: Any, config: TrainConfig, seed: int) -> Policy:
         raise RedlineError(f"{config.env} cannot be learned. {error}") from error
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Policy(encoding, head, config.hidden, config.shared)
+        return Policy(
+            encoding, head, config.hidden, config.shared, config.activation, config.recurrent or "",
+            config.normalise_observations, _module(config),
+        )  # fmt: skip
+
+
+def _module(config: TrainConfig) -> Module | None:
+    """The network of one's own that a config asks for, if it does."""
+    if config.make_network is not None or config.network is None:
+        return config.make_network
+    found: Module = load_object(config.network, FORM)
+    return found
 
 
 def _episode_metrics(rollout: Rollout, world: World) -> dict[str, float]:

@@ -15,7 +15,8 @@ from gymnasium.vector.utils import batch_space
 
 from redline.compiled.rng import seed_streams
 from redline.errors import RedlineError
-from redline.worlds.encoding import Encoding, OneHot, Plain
+from redline.worlds.encoding import Encoding, Plain
+from redline.worlds.observations import space_encoding
 from redline.worlds.play_on import Answers, Columns, Ends, Going, Playing
 from redline.worlds.results import StepResults
 
@@ -234,13 +235,7 @@ def encoding_of(env: Any, space: gym.Space | None = None) -> Encoding:
     found: Encoding | None = getattr(env, "encoding", None)
     if found is not None:
         return found
-    space = space or env.single_observation_space
-    if isinstance(space, gym.spaces.Discrete):
-        assert space.dtype is not None
-        return OneHot(int(space.n), int(space.start), np.dtype(space.dtype))
-    if not space.shape or space.dtype is None:
-        raise RedlineError(f"Observations {space} cannot be learned from. Redline's PPO needs an array of numbers.")
-    return Plain(space.shape, np.dtype(space.dtype))
+    return space_encoding(env.single_observation_space if space is None else space)
 
 
 def reset_mask(options: dict[str, Any] | None, num_envs: int) -> np.ndarray:

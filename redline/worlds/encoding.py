@@ -54,6 +54,8 @@ class Plain:
     names: tuple[str, ...] = ()
     high: tuple[float, ...] = ()
     """The largest value of each number, where all are 0 at least and that much at most."""
+    unit: float = 1.0
+    """What numbers are divided by before a network sees them."""
 
     @property
     def size(self) -> int:
@@ -68,7 +70,8 @@ class Plain:
     def decode(self, stored: np.ndarray) -> np.ndarray:
         """The same numbers, in rows."""
         require_form(self, stored)
-        return stored.reshape(len(stored), -1)
+        rows = stored.reshape(len(stored), -1)
+        return rows if self.unit == 1.0 else rows * np.float32(1 / self.unit)
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,63 @@ class OneHot:
         """Rows float32 with a 1 in the place of the state."""
         require_form(self, stored)
         return np.eye(self.count, dtype=np.float32)[stored - self.first]
+
+
+@dataclass(frozen=True)
+class OneHots:
+    """Several numbers of states, seen as a single 1 for each among zeros."""
+
+    counts: tuple[int, ...]
+    firsts: tuple[int, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def size(self) -> int:
+        """States there are, of all together."""
+        return int(sum(self.counts))
+
+    @property
+    def decoded(self) -> OneHots:
+        """Itself."""
+        return self
+
+    def decode(self, stored: np.ndarray) -> np.ndarray:
+        """Rows float32 with a 1 in the place of each state."""
+        require_form(self, stored)
+        places = stored.reshape(len(stored), -1) - np.array(self.firsts) + np.cumsum([0, *self.counts[:-1]])
+        rows = np.zeros((len(stored), self.size), np.float32)
+        np.put_along_axis(rows, places, 1.0, axis=1)
+        return rows
+
+
+@dataclass(frozen=True)
+class Image:
+    """Pictures, seen with their channels first and numbers from 0 to 1."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    picture: tuple[int, ...]
+    """Channels, rows and columns."""
+    channels_last: bool
+    unit: float = 1.0
+
+    @property
+    def size(self) -> int:
+        """Numbers in one picture."""
+        return int(np.prod(self.picture))
+
+    @property
+    def decoded(self) -> Image:
+        """Itself."""
+        return self
+
+    def decode(self, stored: np.ndarray) -> np.ndarray:
+        """The numbers float32 [n, size], channel after channel."""
+        require_form(self, stored)
+        pictures = stored.transpose(0, 3, 1, 2) if self.channels_last and stored.ndim == 4 else stored
+        rows = pictures.reshape(len(stored), -1)
+        return rows.astype(np.float32) if self.unit == 1.0 else rows * np.float32(1 / self.unit)
 
 
 class Field(NamedTuple):

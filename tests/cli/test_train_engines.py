@@ -123,8 +123,8 @@ def test_restarts_are_told_in_the_summary(in_folder: Path, capsys: pytest.Captur
         (["external:nowhere:make"], "There is no module 'nowhere'"),
         (["external:trouble:mak"], "Did you mean 'make'?"),
         (["external:trouble:make?x=1", "--engine", "pool"], "x"),
-        (["Blackjack-v1", "--engine", "shared"], "do not fit into arrays"),
-        (["Pendulum-v1", "--engine", "pool"], "Discrete action space"),
+        (["external:tests.contracts.toys:Sentences", "--engine", "shared"], "cannot be learned from"),
+        (["external:tests.contracts.toys:Sentences", "--engine", "pool"], "cannot be learned from"),
         (["cyborg:Nobody"], "There is no red agent 'Nobody'"),
     ],
 )

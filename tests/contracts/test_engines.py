@@ -25,6 +25,7 @@ from tests.engines.scripted import Scripted, columns
 NAMES = engines_to_try(address=None)  # ray has a file of its own, since it is slow to start
 LOCKSTEP = [name for name, kind in ENGINES.items() if kind.is_lockstep]
 WHOLE_EPISODES = ("pool",)
+TOYS = ("Shifted", "SeveralMasked", "SwitchesMasked", "Levers", "NestedMasked", "Wheels", "Pictures")
 ENVS: dict[str, dict[str, Any]] = {
     "cage2": {"max_steps": 12, "red_agent": "B_lineAgent,RedMeanderAgent"},
     "CartPole-v1": {},
@@ -32,9 +33,9 @@ ENVS: dict[str, dict[str, Any]] = {
     "external:tests.contracts.masked:make": {},
     "FrozenLake-v1": {},
     "petri:jobshop/ft06": {},
-    **{f"external:tests.contracts.toys:{toy}": {} for toy in ("Shifted", "SeveralMasked", "SwitchesMasked", "Levers")},
+    **{f"external:tests.contracts.toys:{toy}": {} for toy in TOYS},
 }
-TOYS = [env for env in ENVS if env.startswith("external:tests.contracts.toys:")]
+TOY_ENVS = [env for env in ENVS if env.startswith("external:tests.contracts.toys:")]
 NUM_ENVS, NUM_STEPS, SEED = 6, 25, 11
 
 every_engine = pytest.mark.parametrize("name", NAMES)
@@ -223,14 +224,14 @@ def trained_weights(name: str, env: str) -> np.ndarray:
         return made.policy.weights.detach().numpy().copy()
 
 
-@pytest.mark.parametrize("env", ["cage2", "CartPole-v1", "external:tests.contracts.masked:make", *TOYS])
+@pytest.mark.parametrize("env", ["cage2", "CartPole-v1", "external:tests.contracts.masked:make", *TOY_ENVS])
 def test_lockstep_engines_train_the_very_same_policy(env):
     expected = trained_weights("serial", env)
     for name in LOCKSTEP[1:]:
         np.testing.assert_array_equal(trained_weights(name, env), expected, err_msg=name)
 
 
-@pytest.mark.parametrize("env", ["cage2", "CartPole-v1", "external:tests.contracts.masked:make", *TOYS])
+@pytest.mark.parametrize("env", ["cage2", "CartPole-v1", "external:tests.contracts.masked:make", *TOY_ENVS])
 @pytest.mark.parametrize("name", ["vector", "ready", "pool"])
 def test_what_a_policy_said_is_what_its_weights_say(name, env):
     with trainer(name, env) as made:

@@ -143,6 +143,21 @@ class Nested(Toy):
         return float(action == self.seen["sign"] - 3)
 
 
+class NestedMasked(Nested):
+    """Likewise, and the Dict says that what was right in the step before is forbidden in every third."""
+
+    observation_space = gym.spaces.Dict({**Ground().spaces, "action_mask": gym.spaces.MultiBinary(2)})
+
+    def shown(self) -> Any:
+        mask = np.ones(2, np.int8)
+        mask[0] = self.clock % 3 > 0
+        return {**self.seen, "action_mask": mask}
+
+    def judge(self, action: Any) -> float:
+        assert self.clock % 3 or action == 1
+        return super().judge(action)
+
+
 class Wheels(Toy):
     """Observations that are several choices: the answer is whether the first two are the same."""
 
@@ -199,3 +214,13 @@ class Memory(Toy):
 
     def judge(self, action: Any) -> float:
         return float(action == self.sign)
+
+
+class Sentences(Toy):
+    """Shows text, from which nothing can be learned."""
+
+    action_space = gym.spaces.Discrete(2)
+    observation_space = gym.spaces.Text(9)
+
+    def shown(self) -> Any:
+        return "nothing"

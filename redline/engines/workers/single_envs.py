@@ -25,9 +25,11 @@ from redline.engines.workers.validation import (
     require_finite,
     require_reset_answer,
     require_step_answer,
+    shown,
     where_not_finite,
 )
 from redline.errors import RedlineError
+from redline.worlds.observations import MASK, Flattener, flattener, mask_space, stored_space
 
 T = TypeVar("T")
 
@@ -60,6 +62,7 @@ class SingleEnvs:
         self._infos: list[EnvInfo] = []
         self._masked = self._wants_info = False
         self._discrete = False
+        self._flattener: Flattener | None = None
         self._first_reset: _FirstReset | None = None  # until it is asked for
 
     @property
@@ -80,8 +83,9 @@ class SingleEnvs:
         self._first_reset = _FirstReset(place, seed, answer)
         info = answer[1] if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict) else {}
         self.status.idle()
-        masked = mask_sizes(env.action_space) is not None and mask_of(env, info) is not None
-        return Spaces(env.observation_space, env.action_space, masked)
+        in_obs = mask_space(env.observation_space) is not None
+        masked = mask_sizes(env.action_space) is not None and (in_obs or mask_of(env, info) is not None)
+        return Spaces(stored_space(env.observation_space), env.action_space, masked)
 
     def use(self, buffers: StepBuffers, spaces: Spaces) -> None:
         """From now on write into these arrays."""
@@ -159,6 +163,8 @@ class SingleEnvs:
         buffers = self.buffers
         require_step_answer(answer)
         obs, reward, terminated, truncated, info = answer
+        if self._flattener is not None:
+            obs, info = self._flattened(obs, info)
         if type(obs) is np.ndarray and obs.dtype == self._dtype and obs.shape == self._shape:
             buffers.obs[k] = obs
         else:
@@ -185,10 +191,11 @@ class SingleEnvs:
         answer = self._answered_already(k, seed, more) or self._call(k, RESET, lambda: env.reset(seed=seed, **more))
         try:
             require_reset_answer(answer)
-            self.buffers.obs[k] = checked_observation(answer[0], self._shape, self._dtype)
+            obs, info = answer if self._flattener is None else self._flattened(*answer)
+            self.buffers.obs[k] = checked_observation(obs, self._shape, self._dtype)
             if self._floats:
                 require_finite(self.buffers.obs[k])
-            self._take_info(k, answer[1], {} if ended is None else ended.info)
+            self._take_info(k, info, {} if ended is None else ended.info)
         except BadAnswer as bad:
             raise self._failed(k, RESET, str(bad)) from None
 
@@ -203,7 +210,18 @@ class SingleEnvs:
         env = self.envs[k]
         if env is None:
             env = self.envs[k] = self._call(k, MAKE, self.spec.single)
+            self._flattener = flattener(env.observation_space)
         return env
+
+    def _flattened(self, obs: Any, info: Info) -> tuple[Any, Info]:
+        """An observation that is no array, as one, and the info with the mask that came in it."""
+        assert self._flattener is not None
+        try:
+            flat = self._flattener.flat(obs)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise BadAnswer(f"the observation {shown(obs)} does not fit its space: {error}") from None
+        mask = obs.get(MASK) if self._masked and isinstance(obs, dict) else None
+        return flat, info if mask is None else {**info, MASK: mask}
 
     def _call(self, k: int, phase: int, work: Callable[[], T]) -> T:
         self.status.at(self.ids[k], phase, self._steps[k])

@@ -54,8 +54,8 @@ def buffer_shapes(spaces: Spaces, num_envs: int) -> Shapes:
     obs, action = spaces.observation, spaces.action
     if obs.shape is None or obs.dtype is None or action.shape is None or action.dtype is None:
         raise RedlineError(
-            f"Observations {obs} with actions {action} do not fit into arrays. "
-            "Flatten them: gymnasium.wrappers.FlattenObservation(env)."
+            f"Observations {obs} with actions {action} do not fit into arrays. Redline takes actions that are Discrete, "
+            "MultiDiscrete, MultiBinary or a Box."
         )
     num_masked = sum(mask_sizes(action) or ()) if spaces.masked else 0
     return {

@@ -7,6 +7,7 @@ between them by compiled loops that touch each number once.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,35 +15,59 @@ import torch
 from torch import Tensor
 
 from redline.learn.loops import loop, tanh
-from redline.learn.network.layers import Layer, Layers
+from redline.learn.network.layers import Layer, Layers, Network
+from redline.learn.network.torch_pass import MODULES
 
-_ONE = np.float32(1.0)
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 class Forward(NamedTuple):
     """All that a pass through the network computes. It stands in memory that the thread's next pass writes over."""
 
-    trunk: list[Tensor]  # activations, beginning with the inputs
+    trunk: list[Tensor]  # activations, beginning with what the fully connected layers see
     critic_trunk: list[Tensor]
     outputs: Tensor  # [n, outputs]
     values: Tensor  # [n, 1]
 
 
-def forward(layers: Layers[Tensor], inputs: Tensor) -> Forward:
+def forward(network: Network, layers: Layers[Tensor], inputs: Tensor) -> Forward:
     """Outputs and state values of inputs float32 [n, inputs], and what led to them."""
     with torch.no_grad():
-        trunk = _forward_trunk(layers.trunk, "actor", inputs)
-        critic_trunk = trunk if layers.critic_trunk is None else _forward_trunk(layers.critic_trunk, "critic", inputs)
+        activate = FORWARD[network.activation]
+        seen = _look(network, layers, inputs)
+        trunk = _forward_trunk(layers.trunk, "actor", seen, activate)
+        critic_trunk = trunk
+        if layers.critic_trunk is not None:
+            critic_trunk = _forward_trunk(layers.critic_trunk, "critic", seen, activate)
         outputs = _linear(layers.actor, "outputs", trunk[-1])
         if len(layers.free):
             outputs = torch.cat([outputs, layers.free.expand(len(outputs), -1)], dim=1)
         return Forward(trunk, critic_trunk, outputs, _linear(layers.critic, "values", critic_trunk[-1]))
 
 
+def _look(network: Network, layers: Layers[Tensor], inputs: Tensor) -> Tensor:
+    """Inputs as the fully connected layers see them: pictures go through the convolutions."""
+    if not network.picture:
+        return inputs
+    pictures = inputs.reshape(-1, *network.picture)
+    for conv, layer in zip(network.convs, layers.convs, strict=True):
+        pictures = torch.conv2d(pictures, layer.weight, layer.bias, conv.stride).relu_()
+    return pictures.flatten(1)
+
+
 def backward(
-    layers: Layers[Tensor], grads: Layers[Tensor], passed: Forward, outputs_grad: Tensor, values_grad: Tensor
+    network: Network,
+    layers: Layers[Tensor],
+    grads: Layers[Tensor],
+    passed: Forward,
+    outputs_grad: Tensor,
+    values_grad: Tensor,
 ) -> None:
-    """Write the gradients of all weights, given those at the outputs and at the state values [n, 1]."""
+    """Write the gradients of all weights, given those at the outputs and at the state values [n, 1].
+
+    For networks that say that this can be done (`Network.by_hand`).
+    """
+    through = BACKWARD[network.activation]
     with torch.no_grad():
         if len(grads.free):
             torch.sum(outputs_grad[:, -len(grads.free) :], dim=0, out=grads.free)
@@ -50,10 +75,12 @@ def backward(
         at_actor = _back_linear(layers.actor, grads.actor, "at actor", passed.trunk[-1], outputs_grad)
         at_critic = _back_linear(layers.critic, grads.critic, "at critic", passed.critic_trunk[-1], values_grad)
         if layers.critic_trunk is None or grads.critic_trunk is None:
-            _back_trunk(layers.trunk, grads.trunk, "at trunk", passed.trunk, at_actor.add_(at_critic))
+            _back_trunk(layers.trunk, grads.trunk, "at trunk", passed.trunk, at_actor.add_(at_critic), through)
         else:
-            _back_trunk(layers.trunk, grads.trunk, "at actor trunk", passed.trunk, at_actor)
-            _back_trunk(layers.critic_trunk, grads.critic_trunk, "at critic trunk", passed.critic_trunk, at_critic)
+            _back_trunk(layers.trunk, grads.trunk, "at actor trunk", passed.trunk, at_actor, through)
+            _back_trunk(
+                layers.critic_trunk, grads.critic_trunk, "at critic trunk", passed.critic_trunk, at_critic, through
+            )
 
 
 class Scratch(threading.local):
@@ -89,12 +116,70 @@ def _through_tanh(activations, gradient):
         g[i] *= _ONE - y[i] * y[i]
 
 
-def _forward_trunk(trunk: list[Layer[Tensor]], name: str, inputs: Tensor) -> list[Tensor]:
+@loop
+def _relu(x):
+    """In place, all of a contiguous array."""
+    flat = x.ravel()
+    for i in range(flat.size):
+        flat[i] = max(flat[i], _ZERO)
+
+
+@loop
+def _through_relu(activations, gradient):
+    """Gradient at the inputs of the rectifier, in place, from that at its outputs."""
+    y, g = activations.ravel(), gradient.ravel()
+    for i in range(y.size):
+        g[i] = g[i] if y[i] > _ZERO else _ZERO
+
+
+@loop
+def _elu(x):
+    """In place, all of a contiguous array."""
+    flat = x.ravel()
+    for i in range(flat.size):
+        flat[i] = flat[i] if flat[i] > _ZERO else np.expm1(flat[i])
+
+
+@loop
+def _through_elu(activations, gradient):
+    """Gradient at the inputs of elu, in place, from that at its outputs."""
+    y, g = activations.ravel(), gradient.ravel()
+    for i in range(y.size):
+        g[i] *= _ONE if y[i] > _ZERO else y[i] + _ONE
+
+
+def _by_torch(module: Callable[[Tensor], Tensor]) -> Callable[[np.ndarray], None]:
+    """An activation of torch's own, in place."""
+
+    def activate(x: np.ndarray) -> None:
+        tensor = torch.from_numpy(x)
+        tensor.copy_(module(tensor))
+
+    return activate
+
+
+FORWARD: dict[str, Callable[[np.ndarray], None]] = {
+    "tanh": _tanh,
+    "relu": _relu,
+    "elu": _elu,
+    "gelu": _by_torch(MODULES["gelu"]()),
+    "silu": _by_torch(MODULES["silu"]()),
+}
+BACKWARD: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
+    "tanh": _through_tanh,
+    "relu": _through_relu,
+    "elu": _through_elu,
+}
+
+
+def _forward_trunk(
+    trunk: list[Layer[Tensor]], name: str, inputs: Tensor, activate: Callable[[np.ndarray], None]
+) -> list[Tensor]:
     """The inputs and then the activations of every hidden layer."""
     activations = [inputs]
     for k, layer in enumerate(trunk):
         hidden = _linear(layer, f"{name} {k}", activations[-1])
-        _tanh(hidden.numpy())
+        activate(hidden.numpy())
         activations.append(hidden)
     return activations
 
@@ -105,11 +190,16 @@ def _linear(layer: Layer[Tensor], name: str, inputs: Tensor) -> Tensor:
 
 
 def _back_trunk(
-    trunk: list[Layer[Tensor]], grads: list[Layer[Tensor]], name: str, activations: list[Tensor], gradient: Tensor
+    trunk: list[Layer[Tensor]],
+    grads: list[Layer[Tensor]],
+    name: str,
+    activations: list[Tensor],
+    gradient: Tensor,
+    through: Callable[[np.ndarray, np.ndarray], None],
 ) -> None:
     """Write the trunk's gradients, given the one at its last activations."""
     for k in range(len(trunk) - 1, -1, -1):
-        _through_tanh(activations[k + 1].numpy(), gradient.numpy())
+        through(activations[k + 1].numpy(), gradient.numpy())
         gradient = _back_linear(trunk[k], grads[k], f"{name} {k}", activations[k], gradient, inputs_too=k > 0)
 
 

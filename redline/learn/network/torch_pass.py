@@ -2,80 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor, nn
 
+from redline.learn.network.flat import FlatModule, append_free, free_parameters
 from redline.learn.network.layers import Layers, Network
 
+MODULES: dict[str, Callable[[], nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "gelu": lambda: nn.GELU(approximate="tanh"),
+    "silu": nn.SiLU,
+}
 
-class TorchNetwork(nn.Module):
+
+class TorchNetwork(FlatModule):
     """A network with weights to train, drawn from torch's random stream. Its parameters' names are those of checkpoints."""
+
+    memory_size = 0
 
     def __init__(self, network: Network) -> None:
         super().__init__()
-        self.sizes = network
-        self._weights: Tensor | None = None
-        inputs, hidden = network.num_inputs, network.hidden
+        self.sizes, self.by_hand = network, network.by_hand
+        self._layers: Layers[Tensor] | None = None
+        inputs, hidden = network.num_features, network.hidden
         width = hidden[-1] if hidden else inputs
-        self.trunk = _trunk(inputs, hidden)
-        self.critic_trunk = None if network.shared else _trunk(inputs, hidden)
-        self.actor = _linear(width, network.num_seeing, gain=0.01)  # all actions equally likely at first
-        self.critic = _linear(width, 1, gain=1.0)
-        self.free = nn.ParameterList([torch.zeros(network.num_free)] if network.num_free else [])
-
-    @property
-    def weights(self) -> Tensor:
-        """All weights as one vector, of which the layers' own are views; its `grad` is shared in the same way."""
-        first = next(self.parameters())
-        if self._weights is None or self._weights.data_ptr() != first.data_ptr():  # new, or moved to another device
-            self._weights = self._flatten()
-        return self._weights
+        self.convs = convs(network) if network.picture else None
+        self.trunk = trunk(inputs, hidden, network.activation)
+        self.critic_trunk = None if network.shared else trunk(inputs, hidden, network.activation)
+        self.actor = linear(width, network.num_seeing, gain=0.01)  # all actions equally likely at first
+        self.critic = linear(width, 1, gain=1.0)
+        self.free = free_parameters(network.num_free)
 
     def layers(self) -> Layers[Tensor]:
         """The weights layer by layer, for passes that need no autograd."""
-        return self.sizes.layers(self.weights.data)
+        weights = self.weights
+        if self._layers is None:
+            self._layers = self.sizes.layers(weights.data)
+        return self._layers
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.actor.weight.device
+    def scale_values(self, factor: float) -> None:
+        """Let the state values be that many times as large."""
+        for weights in self.layers().critic:
+            weights.mul_(factor)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs [n, outputs] and state values [n]."""
+        if self.convs is not None:
+            inputs = self.convs(inputs.reshape(-1, *self.sizes.picture)).flatten(1)
         features = self.trunk(inputs)
         outputs = self.actor(features)
-        if len(self.free):
-            outputs = torch.cat([outputs, self.free[0].expand(len(outputs), -1)], dim=1)
+        outputs = append_free(outputs, self.free)
         critic_features = features if self.critic_trunk is None else self.critic_trunk(inputs)
         return outputs, self.critic(critic_features).squeeze(-1)
 
     def _flatten(self) -> Tensor:
-        vector = torch.cat([each.detach().reshape(-1) for each in self.parameters()])
-        vector.grad = torch.zeros_like(vector)
-        views, grads = self._views(vector.data), self._views(vector.grad)
-        for parameter, view, grad in zip(self.parameters(), views, grads, strict=True):
-            parameter.data, parameter.grad = view, grad
-        return vector
-
-    def _views(self, vector: Tensor) -> list[Tensor]:
-        """A vector's parts, one for each parameter."""
-        layers = self.sizes.layers(vector)
-        linear = [*layers.trunk, *(layers.critic_trunk or []), layers.actor, layers.critic]
-        free = [layers.free] if len(self.free) else []
-        return [part for layer in linear for part in layer] + free
+        self._layers = None
+        return super()._flatten()
 
 
-def _trunk(size: int, hidden: Sequence[int]) -> nn.Sequential:
+def convs(network: Network) -> nn.Sequential:
+    """The convolutions that pictures go through."""
+    layers: list[nn.Module] = []
+    channels = network.picture[0]
+    for conv in network.convs:
+        layer = nn.Conv2d(channels, conv.channels, conv.side, conv.stride)
+        nn.init.orthogonal_(layer.weight, 2**0.5)
+        nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+        layers += [layer, nn.ReLU()]
+        channels = conv.channels
+    return nn.Sequential(*layers)
+
+
+def trunk(size: int, hidden: Sequence[int], activation: str) -> nn.Sequential:
+    """Hidden layers, each followed by the activation."""
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [_linear(size, width, gain=2**0.5), nn.Tanh()]
+        layers += [linear(size, width, gain=2**0.5), MODULES[activation]()]
         size = width
     return nn.Sequential(*layers)
 
 
-def _linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
+def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    """A fully connected layer, orthogonal at first."""
     layer = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)

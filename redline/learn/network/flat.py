@@ -1,0 +1,48 @@
+"""Torch modules whose weights are one vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class FlatModule(nn.Module):
+    """A module with all of its weights in one vector, of which the parameters are views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._weights: Tensor | None = None
+
+    @property
+    def weights(self) -> Tensor:
+        """All weights as one vector, of which the layers' own are views; its `grad` is shared in the same way."""
+        first = next(self.parameters())
+        if self._weights is None or self._weights.data_ptr() != first.data_ptr():  # new, or moved to another device
+            self._weights = self._flatten()
+        return self._weights
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def _flatten(self) -> Tensor:
+        vector = torch.cat([each.detach().reshape(-1) for each in self.parameters()])
+        vector.grad = torch.zeros_like(vector)
+        place = 0
+        for parameter in self.parameters():
+            part = slice(place, place + parameter.numel())
+            shape = parameter.shape
+            parameter.data, parameter.grad = vector.data[part].view(shape), vector.grad[part].view(shape)
+            place = part.stop
+        return vector
+
+
+def append_free(outputs: Tensor, free: nn.ParameterList) -> Tensor:
+    """Outputs [n, …] with those behind them that are the same for every observation."""
+    return torch.cat([outputs, free[0].expand(len(outputs), -1)], dim=1) if len(free) else outputs
+
+
+def free_parameters(count: int) -> nn.ParameterList:
+    """The outputs that are the same for every observation."""
+    return nn.ParameterList([torch.zeros(count)] if count else [])

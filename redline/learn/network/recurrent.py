@@ -1,0 +1,175 @@
+"""A network that remembers: fully connected layers, then a GRU or an LSTM, then actor and critic.
+
+While acting it goes one step at a time, in numpy, since a call of torch costs more than what it computes for a few envs.
+While learning it goes through whole sequences, cut where episodes end, in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from redline.learn.network.flat import FlatModule, append_free, free_parameters
+from redline.learn.network.layers import Network
+from redline.learn.network.numpy_pass import FUNCTIONS
+from redline.learn.network.torch_pass import convs, linear, trunk
+
+_HALF = np.float32(0.5)
+
+
+class RecurrentNetwork(FlatModule):
+    """A network with a memory per env: a row of `memory_size` numbers, zeros where an episode begins."""
+
+    by_hand = False
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.sizes = network
+        inputs, hidden = network.num_features, network.hidden
+        width = hidden[-1] if hidden else inputs
+        self.convs = convs(network) if network.picture else None
+        self.trunk = trunk(inputs, hidden, network.activation)
+        kind = nn.LSTM if network.recurrent == "lstm" else nn.GRU
+        self.memory: nn.GRU | nn.LSTM = kind(width, width)
+        for name, weights in self.memory.named_parameters():
+            nn.init.orthogonal_(weights) if "weight" in name else nn.init.zeros_(weights)
+        self.actor = linear(width, network.num_seeing, gain=0.01)
+        self.critic = linear(width, 1, gain=1.0)
+        self.free = free_parameters(network.num_free)
+        self._views: tuple[int, dict[str, np.ndarray]] | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers that actor and critic see."""
+        return self.memory.hidden_size
+
+    @property
+    def memory_size(self) -> int:
+        """Numbers that are remembered from one step to the next."""
+        return self.width * (2 if isinstance(self.memory, nn.LSTM) else 1)
+
+    def scale_values(self, factor: float) -> None:
+        """Let the state values be that many times as large."""
+        with torch.no_grad():
+            self.critic.weight.mul_(factor)
+            self.critic.bias.mul_(factor)
+
+    def step(self, inputs: np.ndarray, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Outputs [n, outputs], state values [n] and the memories [n, memory size] after one step."""
+        arrays = self._arrays()
+        seen = self._look(inputs)
+        activate = FUNCTIONS[self.sizes.activation]
+        for k in range(len(self.sizes.hidden)):
+            seen = activate(seen @ arrays[f"trunk.{2 * k}.weight"].T + arrays[f"trunk.{2 * k}.bias"])
+        advance = _lstm if isinstance(self.memory, nn.LSTM) else _gru
+        memories = advance(seen, memories, *(arrays[f"memory.{name}_l0"] for name in PARTS))
+        features = memories[:, : self.width]
+        outputs = features @ arrays["actor.weight"].T + arrays["actor.bias"]
+        if self.sizes.num_free:
+            outputs = np.hstack([outputs, np.tile(arrays["free.0"], (len(outputs), 1))])
+        values = features @ arrays["critic.weight"].T + arrays["critic.bias"]
+        return outputs, values[:, 0], memories
+
+    def forward(self, inputs: Tensor, memories: Tensor, begins: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Outputs [T n, outputs] and state values [T n] of sequences of inputs [T, n, inputs], in order of time.
+
+        `memories` [n, memory size] are those before the first step; where `begins` [T, n] is true, an episode begins.
+        """
+        length, count = inputs.shape[:2]
+        flat = inputs.reshape(length * count, -1)
+        if self.convs is not None:
+            flat = self.convs(flat.reshape(-1, *self.sizes.picture)).flatten(1)
+        seen = self.trunk(flat)
+        cut = Cut(begins)
+        before = torch.zeros(len(cut.envs), self.memory_size, device=seen.device)
+        first = torch.from_numpy(cut.firsts == 0)
+        before[first] = memories[torch.from_numpy(cut.envs[cut.firsts == 0])]
+        features = self._remember(seen[torch.from_numpy(cut.padded)], before)[torch.from_numpy(cut.places)]
+        return append_free(self.actor(features), self.free), self.critic(features).squeeze(-1)
+
+    def _remember(self, seen: Tensor, before: Tensor) -> Tensor:
+        """What actor and critic see [L S, width], of pieces [L, S, width]."""
+        split = tuple(part.unsqueeze(0).contiguous() for part in before.split(self.width, dim=1))
+        remembered, _ = self.memory(seen, split if isinstance(self.memory, nn.LSTM) else split[0])
+        return remembered.flatten(0, 1)
+
+    def _look(self, inputs: np.ndarray) -> np.ndarray:
+        if self.convs is None:
+            return inputs
+        with torch.no_grad():
+            pictures = torch.from_numpy(inputs).to(self.device).reshape(-1, *self.sizes.picture)
+            return np.asarray(self.convs(pictures).flatten(1).cpu().numpy())
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The parameters as numpy sees them: the same memory, on a CPU."""
+        weights = self.weights
+        if weights.device.type != "cpu":
+            return {name: each.detach().cpu().numpy() for name, each in self.named_parameters()}
+        if self._views is None or self._views[0] != weights.data_ptr():
+            self._views = weights.data_ptr(), {name: each.detach().numpy() for name, each in self.named_parameters()}
+        return self._views[1]
+
+
+PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+Advance = Callable[..., np.ndarray]
+
+
+class Cut:
+    """Sequences [T, n] cut into pieces where episodes begin, side by side and padded to the longest."""
+
+    def __init__(self, begins: np.ndarray) -> None:
+        length, count = begins.shape
+        starts = begins.copy()
+        starts[0] = True
+        self.envs, self.firsts = np.nonzero(starts.T)  # of each piece: its env, and the step it begins in
+        lasts = np.append(self.firsts[1:], 0)
+        lasts[np.append(self.envs[1:] != self.envs[:-1], True)] = length
+        lengths = lasts - self.firsts
+        t = np.arange(lengths.max())[:, None] + self.firsts
+        self.padded = np.minimum(t, length - 1) * count + self.envs
+        """Which step, counted in order of time, stands at each place of each piece: [longest, pieces]."""
+        piece = np.cumsum(starts.T.reshape(-1)).reshape(count, length).T - 1
+        self.places = ((np.arange(length)[:, None] - self.firsts[piece]) * len(self.envs) + piece).reshape(-1)
+        """Where each step, in order of time, stands in the pieces: [T n]."""
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return _HALF + _HALF * np.tanh(_HALF * x)
+
+
+def _gru(
+    seen: np.ndarray,
+    memories: np.ndarray,
+    in_weight: np.ndarray,
+    weight: np.ndarray,
+    in_bias: np.ndarray,
+    bias: np.ndarray,
+) -> np.ndarray:
+    """A step of a gated recurrent unit (Cho et al., 2014), as torch has it."""
+    width = memories.shape[1]
+    coming, kept = seen @ in_weight.T + in_bias, memories @ weight.T + bias
+    gates = _sigmoid(coming[:, : 2 * width] + kept[:, : 2 * width])
+    reset, update = gates[:, :width], gates[:, width:]
+    new = np.tanh(coming[:, 2 * width :] + reset * kept[:, 2 * width :])
+    return np.asarray(new + update * (memories - new))
+
+
+def _lstm(
+    seen: np.ndarray,
+    memories: np.ndarray,
+    in_weight: np.ndarray,
+    weight: np.ndarray,
+    in_bias: np.ndarray,
+    bias: np.ndarray,
+) -> np.ndarray:
+    """A step of a long short-term memory (Hochreiter and Schmidhuber, 1997), as torch has it."""
+    width = memories.shape[1] // 2
+    hidden, cell = memories[:, :width], memories[:, width:]
+    gates = seen @ in_weight.T + in_bias + hidden @ weight.T + bias
+    let_in, forget = _sigmoid(gates[:, :width]), _sigmoid(gates[:, width : 2 * width])
+    new, let_out = np.tanh(gates[:, 2 * width : 3 * width]), _sigmoid(gates[:, 3 * width :])
+    cell = forget * cell + let_in * new
+    return np.hstack([let_out * np.tanh(cell), cell])
