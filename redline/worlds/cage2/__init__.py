@@ -26,6 +26,8 @@ CYBORG = World(
     name="cyborg",
     about="The original CAGE-2 simulator, where it is installed",
     single=Named(f"{_HERE}.original:make_cyborg"),
+    recipe=Named("redline.worlds.python.recipe:recipe"),
+    fit=Named("redline.worlds.python.recipe:fit"),
     prefix="cyborg:",
     examples={"cyborg:B_lineAgent": "the original CAGE-2 simulator, where it is installed"},
 )
