@@ -66,6 +66,42 @@ def sigint_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def queued_seconds() -> float:
+    """How long this thread was ready to run so far while others had the cores; 0 where the kernel does not tell."""
+    try:
+        with open("/proc/thread-self/schedstat") as file:
+            return int(file.read().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+class TimeUp(BaseException):
+    """Raised inside a `time_limit` whose time is over."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises `TimeUp` inside the block when it has lasted that long, even while it sleeps or waits for somebody.
+
+    Signals reach the main thread only, and only if nobody else is using the alarm: elsewhere there is no limit.
+    """
+    free = threading.current_thread() is threading.main_thread() and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    if not free:
+        yield
+        return
+
+    def ring(number: int, frame: object) -> None:
+        raise TimeUp
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def end_with_parent(told_by_kernel: bool = True) -> None:
     """In a new process: leave Ctrl-C to the parent, and do not outlive it.
 

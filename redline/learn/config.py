@@ -15,6 +15,9 @@ from redline.errors import RedlineError
 from redline.learn.stored import from_json
 from redline.worlds.registry import default_world, world_of
 
+MINIBATCH, MOST_MINIBATCHES = 64, 32
+"""Steps in a minibatch, and how many there are at most, where that is left to us."""
+
 
 @dataclass(frozen=True)
 class PPOConfig:
@@ -27,7 +30,7 @@ class PPOConfig:
     epochs: int = 4
     """Passes over each rollout."""
     minibatches: int = 1
-    """Parts a pass is cut into; 1 learns from the whole rollout at once."""
+    """Parts a pass is cut into; 1 learns from the whole rollout at once, 0 takes parts of 64 steps (32 at most)."""
     gamma: float = 0.99
     """Discount of future reward."""
     gae_lambda: float = 0.95
@@ -124,8 +127,14 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Refuse what cannot work, saying what would."""
         at_least(1, num_envs=self.num_envs, num_steps=self.num_steps, epochs=self.ppo.epochs)
-        at_least(1, minibatches=self.ppo.minibatches)
-        at_least(0, threads=self.threads, reuse=self.reuse, seed=self.seed, elite=self.ppo.elite)
+        at_least(
+            0,
+            minibatches=self.ppo.minibatches,
+            threads=self.threads,
+            reuse=self.reuse,
+            seed=self.seed,
+            elite=self.ppo.elite,
+        )
         for name in ("total_steps", "total_episodes"):
             if getattr(self, name) is not None:
                 at_least(1, **{name: getattr(self, name)})
@@ -137,7 +146,7 @@ class TrainConfig:
             raise RedlineError(f"A layer cannot have {min(self.hidden)} units. Try --hidden 64,64.")
         _check_network(self)
         batch = self.num_envs * self.num_steps
-        if batch % self.ppo.minibatches:
+        if self.ppo.minibatches and batch % self.ppo.minibatches:
             raise RedlineError(
                 f"{batch} steps ({self.num_envs} envs x {self.num_steps}) cannot be cut into {self.ppo.minibatches} "
                 f"equal minibatches. Try --minibatches {_nearest_divisor(batch, self.ppo.minibatches)}."
@@ -238,6 +247,15 @@ def recipe(env: str) -> TrainConfig:
     """The settings that suit an env: those of its world, where it has any."""
     make = world_of(env).recipe
     return TrainConfig(env) if make is None else make(env)
+
+
+def settled(config: TrainConfig) -> TrainConfig:
+    """The config with the number of minibatches decided."""
+    if config.ppo.minibatches:
+        return config
+    batch = config.num_envs * config.num_steps
+    wanted = min(MOST_MINIBATCHES, max(1, batch // MINIBATCH))
+    return dataclasses.replace(config, ppo=dataclasses.replace(config.ppo, minibatches=_nearest_divisor(batch, wanted)))
 
 
 def config_to_json(config: TrainConfig) -> dict[str, Any]:

@@ -20,7 +20,7 @@ _NOT_SETTINGS = ("env", "env_options")
 _ALIKE = 0.85  # how much an option of an env may look like a setting before we ask
 
 
-class Settings(typing.NamedTuple):
+class Keywords(typing.NamedTuple):
     """Keywords, told apart."""
 
     training: dict[str, Any]
@@ -28,10 +28,10 @@ class Settings(typing.NamedTuple):
     env_options: dict[str, Any]
 
 
-def sort_settings(env: str, given: Mapping[str, Any]) -> Settings:
+def sort_settings(env: str, given: Mapping[str, Any]) -> Keywords:
     """What was given for training, for the run folder, and for the env itself; names that nobody has are refused."""
     training, saving = setting_names(TrainConfig), setting_names(Saving)
-    found = Settings({}, {}, {})
+    found = Keywords({}, {}, {})
     for name, value in given.items():
         known = ALIASES.get(name, name)
         if known in training:

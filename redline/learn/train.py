@@ -16,7 +16,7 @@ from redline.engines.auto import Choice, choose
 from redline.engines.spec import EnvDescription
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
-from redline.learn.config import TrainConfig
+from redline.learn.config import TrainConfig, settled
 from redline.learn.elite import Elite
 from redline.learn.heads import head_for
 from redline.learn.imitation import Demonstrations, clone, models, settle
@@ -54,6 +54,7 @@ class Trainer:
     """
 
     def __init__(self, config: TrainConfig, watch: Stopwatch | None = None) -> None:
+        config = settled(config)
         self.config, self.world = config, world_of(config.env)
         self.watch = watch or Stopwatch()
         self.device = pick_device(config.device)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PREFIX = "given:"
 _HERE = "redline.worlds.python"
+_RECIPE: Named[Any] = Named(f"{_HERE}.recipe:recipe")
+_FIT: Named[Any] = Named(f"{_HERE}.recipe:fit")
 
 T = TypeVar("T")
 _factories: dict[str, Callable[..., gym.Env]] = {}
@@ -159,6 +161,8 @@ _OF_FACTORIES = World(
     name="given",
     about="An env that was given as a function that makes it",
     single=Named(f"{_HERE}.external:make_given"),
+    recipe=_RECIPE,
+    fit=_FIT,
     prefix=PREFIX,
 )
 
@@ -167,4 +171,11 @@ def _refuse_single(name: str, **options: Any) -> gym.Env:
     raise RedlineError(f"{name!r} is a VectorEnv, which steps all its envs itself. Try engine='vector'.")
 
 
-_OF_VECTORS = World(name="given", about="Envs that were given as a VectorEnv", single=_refuse_single, prefix=PREFIX)
+_OF_VECTORS = World(
+    name="given",
+    about="Envs that were given as a VectorEnv",
+    single=_refuse_single,
+    prefix=PREFIX,
+    recipe=_RECIPE,
+    fit=_FIT,
+)

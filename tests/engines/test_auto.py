@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
 
 import pytest
 
 from redline.engines import ENGINES, Collecting
-from redline.engines.auto import AS_GOOD, Trial, _best, choose
+from redline.engines.auto import AS_GOOD, Probe, Trial, _best, _probe, _why, choose
 from redline.engines.spec import EnvDescription
+from redline.threads import cores
 from tests.engines.scripted import Scripted
 
 
@@ -34,3 +36,38 @@ def test_an_engine_that_nobody_has_heard_of_needs_only_an_entry(monkeypatch: pyt
     assert [trial.note for trial in choice.trials if not trial.steps_per_second] == [
         "not tried: it is for other machines (--ray-address)"
     ]
+
+
+def test_engines_that_come_to_no_end_are_given_up_and_the_sentence_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("redline.engines.auto.TRIAL_LIMIT", 0.3)
+    monkeypatch.setattr("redline.engines.auto.PROBE_LIMIT", 0.3)
+    slow = {"mean_ms": 10_000, "wait": True}
+    choice = choose("slow", 2, 4, slow, Collecting(workers=1), scripted, lambda text: None, seconds=0.02)
+    assert ENGINES[choice.engine].has_workers and choice.workers == 1
+    assert choice.why.startswith(f"Taking {choice.engine}: no engine came to an end within ")
+    assert multiprocessing.active_children() == []
+
+
+def test_an_engine_without_workers_is_not_praised_for_them():
+    waiting = Probe(seconds=0.01, cpu_seconds=0.001)
+    assert "workers" not in _why(Trial("serial", 100.0), [Trial("serial", 100.0)], waiting, 0)
+    assert "16 workers" in _why(Trial("shared", 100.0), [Trial("serial", 50.0)], waiting, 16)
+
+
+def test_a_busy_machine_does_not_make_an_env_one_that_waits():
+    spinning = multiprocessing.get_context("fork")
+    others = [spinning.Process(target=_spin, daemon=True) for _ in range(2 * cores())]
+    for each in others:
+        each.start()
+    try:
+        assert not _probe("slow", {"mean_ms": 2.0}, Collecting(), scripted).waits
+        assert _probe("slow", {"mean_ms": 20.0, "wait": True}, Collecting(), scripted).waits
+    finally:
+        for each in others:
+            each.kill()
+            each.join()
+
+
+def _spin() -> None:
+    while True:
+        pass

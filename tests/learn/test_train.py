@@ -240,7 +240,7 @@ def complaint(**changes: Any) -> str:
         {"reuse": -1},
         {"seed": -1},
         {"ppo": {"epochs": 0}},
-        {"ppo": {"minibatches": 0}},
+        {"ppo": {"minibatches": -1}},
         {"ppo": {"minibatches": -2}},
         {"ppo": {"learning_rate": -1e-3}},
         {"ppo": {"learning_rate": float("nan")}},
