@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike
 
+from redline.compiled.rng import actor_seed
 from redline.engines.spec import EnvDescription, Spec
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
@@ -98,7 +99,9 @@ class Agent:
         """Whoever acts for a batch of that size: equal calls after loading give equal draws."""
         kind = num_envs, deterministic
         if kind not in self._actors:
-            self._actors[kind] = Actor(self._policy, num_envs, self._seed, dedup=False, deterministic=deterministic)
+            self._actors[kind] = Actor(
+                self._policy, num_envs, actor_seed(self._seed), dedup=False, deterministic=deterministic
+            )
         return self._actors[kind]
 
     def _require_discrete(self, what: str) -> gym.spaces.Discrete:

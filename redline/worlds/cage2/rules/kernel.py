@@ -243,6 +243,16 @@ def step(state, first, last, actions, settings, packed, rewards, ended, final_pa
 
 
 @kernel
+def settle(state, first, last, settings, ended, rewards):
+    """Settle the accounts of episodes that ended without `step` having seen it: they do not begin again by themselves."""
+    if settings.workflow:
+        for i in range(first, last):
+            if ended[i]:
+                rewards[i] += pay_for_idleness(state[i], settings)
+                close_account(state[i])
+
+
+@kernel
 def expand_actions(state, first, last, reduced, actions):
     """Actions of the reduced set as actions of the full one: `decoy h` is the next best decoy that `h` still takes."""
     for i in range(first, last):
