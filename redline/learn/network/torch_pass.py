@@ -47,7 +47,7 @@ class TorchNetwork(nn.Module):
         features = self.trunk(inputs)
         outputs = self.actor(features)
         if len(self.free):
-            outputs = torch.cat([outputs, self.free[0].expand(len(outputs), -1)], dim=1)
+            outputs = torch.cat([outputs, self.free[0].expand(outputs.shape[0], -1)], dim=1)
         critic_features = features if self.critic_trunk is None else self.critic_trunk(inputs)
         return outputs, self.critic(critic_features).squeeze(-1)
 
