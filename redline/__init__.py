@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from redline.engines import vector
     from redline.learn.agent import Agent
     from redline.learn.api import Training, evaluate, load, train
+    from redline.learn.export import export
     from redline.learn.train import Update
     from redline.worlds.encoding import packed, plain, put
     from redline.worlds.recordings import Recorder
@@ -31,6 +32,7 @@ __all__ = [
     "World",
     "__version__",
     "evaluate",
+    "export",
     "kernel",
     "load",
     "make_env",
@@ -52,6 +54,7 @@ _HOMES = {
     "Update": "redline.learn.train",
     "World": "redline.worlds.world",
     "evaluate": "redline.learn.api",
+    "export": "redline.learn.export",
     "kernel": "redline.compiled",
     "load": "redline.learn.api",
     "make_env": "redline.worlds.registry",

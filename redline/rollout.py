@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -204,6 +204,13 @@ class Rollout:
         """Env steps in the rollout."""
         return self.rows.size if self.held is None else int(self.held.sum())
 
+    @property
+    def num_distinct(self) -> int:
+        """Distinct rows that steps point to."""
+        met = np.zeros(len(self.observations), np.bool_)
+        met[self.flat(self.rows)] = True
+        return int(met.sum())
+
     def cells(self) -> np.ndarray:
         """Which cells hold a step, bool [T, N]."""
         return np.ones(self.rows.shape, np.bool_) if self.held is None else self.held
@@ -252,7 +259,6 @@ def join(parts: Sequence[Rollout]) -> Rollout:
     firsts = np.cumsum([0, *(len(part.observations) for part in parts)])
     offset = [part.rows + np.int32(first) for part, first in zip(parts, firsts, strict=False)]
     rectangular = all(part.held is None and len(part.rows) == longest for part in parts)
-    names = sorted({name for part in parts for name in part.episode_metrics})
     return Rollout(
         rows=_beside(offset, longest, 0),
         actions=_beside([part.actions for part in parts], longest, 0),
@@ -267,9 +273,18 @@ def join(parts: Sequence[Rollout]) -> Rollout:
         masks=None if parts[0].masks is None else np.concatenate([part.masks for part in parts]),
         episode_returns=np.concatenate([part.episode_returns for part in parts]),
         episode_lengths=np.concatenate([part.episode_lengths for part in parts]),
-        episode_metrics={name: np.concatenate([part.episode_metrics[name] for part in parts]) for name in names},
+        episode_metrics=join_metrics([(len(part.episode_returns), part.episode_metrics) for part in parts]),
         held=None if rectangular else _beside([part.cells() for part in parts], longest, False),
     )
+
+
+def join_metrics(parts: Sequence[tuple[int, Mapping[str, np.ndarray | float]]]) -> dict[str, np.ndarray]:
+    """The metrics of episodes one after another, from their number and what was told of them; NaN where nothing was."""
+    names = dict.fromkeys(name for _, told in parts for name in told)
+    return {
+        name: np.concatenate([np.broadcast_to(told.get(name, np.nan), count) for count, told in parts])
+        for name in names
+    }
 
 
 def _beside(arrays: list[np.ndarray], longest: int, filling: float) -> np.ndarray:

@@ -16,6 +16,7 @@ from typing import Any
 
 from redline.bench.measure import Throughput
 from redline.bench.vector_peers import VECTOR_PEERS, PeerEngine, VectorPeer
+from redline.compiled.rng import actor_seed
 from redline.engines import BASELINE, ENGINES, Collecting, Engine, Faults, make_engine
 from redline.engines.spec import EnvDescription, Spec
 from redline.errors import RedlineError
@@ -156,7 +157,7 @@ def require_env(contest: Contest) -> float:
     except RedlineError as error:
         raise RedlineError(_one_line(error)) from error
     try:
-        actor = Actor(contest.policy(engine.env), 1, contest.seed)
+        actor = Actor(contest.policy(engine.env), 1, actor_seed(contest.seed))
         engine.collect(actor, 1, Stopwatch())
         began, steps = time.perf_counter(), 0
         while time.perf_counter() - began < PROBE_SECONDS:
@@ -206,7 +207,7 @@ def take_turn(contestant: Contestant, contest: Contest, first_steps: int) -> Tur
     try:
         start_up_seconds = time.perf_counter() - began
         policy = contest.policy(engine.env)
-        first = engine.collect(Actor(policy, contest.num_envs, contest.seed), first_steps, Stopwatch())
+        first = engine.collect(Actor(policy, contest.num_envs, actor_seed(contest.seed)), first_steps, Stopwatch())
         cold_seconds = time.perf_counter() - began
         return Turn(
             **_measure(engine, policy, contest, contestant.in_process),
@@ -222,7 +223,7 @@ def take_turn(contestant: Contestant, contest: Contest, first_steps: int) -> Tur
 
 def _measure(engine: Engine, policy: Policy, contest: Contest, in_process: bool) -> dict[str, Any]:
     """Collect for a while, then learn from the last rollout."""
-    actor, watch = Actor(policy, contest.num_envs, contest.seed), Stopwatch()
+    actor, watch = Actor(policy, contest.num_envs, actor_seed(contest.seed)), Stopwatch()
     engine.times.lap()
     steps, spent, lengths = 0, 0.0, list[int]()
     while True:

@@ -13,7 +13,7 @@ import numpy as np
 
 from redline.bench.measure import Throughput
 from redline.bench.stepping import Stepper, race
-from redline.compiled.rng import GOLDEN, seed_streams, unit
+from redline.compiled.rng import GOLDEN, actor_seed, seed_streams, unit
 from redline.compiled.speed import at_speed, kernel
 from redline.worlds.batch import BatchEnv
 from redline.worlds.registry import make_env
@@ -48,7 +48,7 @@ class EnvStepper(Stepper):
         self._env, self._masked = env, bool(env.mask.shape[1])
         self._results = StepResults.zeros(env.num_envs)
         self._script = np.random.default_rng(seed).integers(0, env.num_actions, (SCRIPT, env.num_envs))
-        self._streams, self._draw = seed_streams(seed + 1, env.num_envs), at_speed(draw_allowed, turbo)
+        self._streams, self._draw = seed_streams(actor_seed(seed), env.num_envs), at_speed(draw_allowed, turbo)
 
     def _play(self, first: int, last: int, num_steps: int) -> None:
         env = self._env

@@ -15,6 +15,7 @@ COMMANDS = {
     "eval": "score a trained policy, beside simple players and published scores",
     "search": "find the workflow, such as an order of repairs, that plays best (GP-UCB over all of them)",
     "solve": "find the best possible solution of an env, such as its shortest schedule, and prove it",
+    "export": "write a trained policy as ONNX, as a torch program or as plain arrays",
     "report": "write a run's report as a web page",
     "profile": "see where the time of a training run goes, and what would make it faster",
     "bench": "measure: bench sim, engines, train, profiler, search",

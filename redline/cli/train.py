@@ -157,6 +157,8 @@ def _changed(options: Any) -> dict[str, Any]:
 
 
 def _go(config: TrainConfig | None, settled: frozenset[str], folder: Folder, command: Any, trust: bool = False) -> int:
+    from redline.learn.finite import NotFinite
+
     output: Output = command.output
     say = say_to(output)
     with contextlib.ExitStack() as claims:
@@ -166,6 +168,8 @@ def _go(config: TrainConfig | None, settled: frozenset[str], folder: Folder, com
         started, step_before = time.monotonic(), session.trainer.step
         interrupt, trouble = train_session(session, output)
         seconds = time.monotonic() - started
+        if isinstance(trouble, NotFinite):
+            raise _spoiled(trouble, session)
         saved = session.save()
         session.close()
         if trouble:
@@ -251,9 +255,10 @@ def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims
 def train_session(session: Session, output: Output) -> tuple[Interrupt, RedlineError | None]:
     """Train to the end, or until a signal or envs that cannot be mended. Returns the signal and the trouble, if any."""
     from redline.engines.faults import EnvTrouble
+    from redline.learn.finite import NotFinite
     from redline.learn.session import Abandoned, Interrupt
 
-    interrupt = Interrupt(may_abandon=lambda: session.trainer.collecting)
+    interrupt, say = Interrupt(may_abandon=lambda: session.trainer.collecting), say_to(output)
     with interrupt.listening(), Watcher(output) as watcher:
         try:
             for update in session:
@@ -262,11 +267,13 @@ def train_session(session: Session, output: Output) -> tuple[Interrupt, RedlineE
                     f"{short(update.step)} steps{_doing(update.metrics, session.trainer.world)}  {short(rate)} steps/s"
                 )
                 watcher.show(update.progress, text)
+                for note in update.notes:
+                    say(note)
                 if interrupt:
                     break
         except Abandoned:
             pass
-        except EnvTrouble as trouble:
+        except (EnvTrouble, NotFinite) as trouble:
             return interrupt, trouble
     return interrupt, None
 
@@ -285,6 +292,15 @@ def _stopped(trouble: RedlineError, session: Session, saved: bool) -> RedlineErr
     path = shlex.quote(str(session.run.path))
     how = f"Go on with: redline train --resume {path}" if saved else "No checkpoint could be written."
     return type(trouble)(f"{trouble}\nredline: stopped at step {session.trainer.step:,}. {how}")
+
+
+def _spoiled(trouble: RedlineError, session: Session) -> RedlineError:
+    """The error that stopped learning, with the last checkpoint from before it."""
+    session.save_what_is_good()
+    session.close()
+    path = session.last_checkpoint
+    where = "No checkpoint could be written." if path is None else f"The last good checkpoint is {path}."
+    return type(trouble)(f"{trouble} Stopped at step {session.trainer.step:,}. {where}")
 
 
 def _summarise(

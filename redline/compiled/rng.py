@@ -15,6 +15,7 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _SHIFT_11, _SHIFT_27, _SHIFT_30, _SHIFT_31 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31)
 _TO_UNIT = 1.0 / (1 << 53)
+_BEYOND_ENVS = 1 << 63  # nobody seeds envs with so large a number
 
 
 @kernel
@@ -43,6 +44,14 @@ def seed_streams(seed: int, num_envs: int) -> np.ndarray:
     with np.errstate(over="ignore"):
         seeds = np.uint64(seed % (1 << 64)) + np.arange(num_envs, dtype=np.uint64)
         return _scramble_array(_scramble_array(seeds + GOLDEN) ^ GOLDEN)
+
+
+def actor_seed(seed: int) -> int:
+    """The seed of whoever acts in envs that are seeded by `seed`. It leads to streams that none of them can have.
+
+    Envs count on from their seed, so a seed nearby would be a stream of theirs, and an action would foretell their draws.
+    """
+    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) | _BEYOND_ENVS
 
 
 def _scramble_array(counters: np.ndarray) -> np.ndarray:

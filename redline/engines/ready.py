@@ -11,6 +11,7 @@ from redline.engines.engine import EngineSetup
 from redline.engines.faults import Death
 from redline.engines.settings import worker_plan
 from redline.engines.spec import EnvDescription, Snapshot
+from redline.engines.tally import PlayedEpisode, write_episodes
 from redline.engines.workers.child import ResetEach, StepEach, StepProgress
 from redline.engines.workers.parent import EnvWorkers, WorkerAnswer, WorkerProcess
 from redline.errors import RedlineError
@@ -109,11 +110,11 @@ class Ready:
         failed = {failure.env: failure for report in answer.reports for failure in report.failures}
         for report in answer.reports:
             self.times.add(worker.number, report.times)
-        for k in answer.places:
+        for k, report in zip(answer.places, answer.reports, strict=True):
             i = worker.ids[k]
             self._has_obs[i] = i not in failed
             if answer.stepped and not (i in failed and failed[i].lost):
-                self._played(i, columns)
+                self._played(i, columns, {name: float(values[k]) for name, values in report.metrics.items()})
         for i, failure in failed.items():
             if failure.lost:
                 self._lose(i, columns, in_flight=True)
@@ -122,7 +123,7 @@ class Ready:
             if not alive:
                 columns.leave(i)
 
-    def _played(self, i: int, columns: _Columns) -> None:
+    def _played(self, i: int, columns: _Columns, metrics: dict[str, float]) -> None:
         buffers = self._buffers
         reward, terminated, truncated = (
             float(buffers.rewards[i]),
@@ -136,7 +137,7 @@ class Ready:
             columns.cut.append((int(columns.t[i]), i, buffers.final_obs[i].copy()))
         columns.write(i, reward, terminated, truncated)
         if ended:
-            columns.episodes.append((float(self._returns[i]), int(self._lengths[i])))
+            columns.episodes.append(PlayedEpisode(float(self._returns[i]), int(self._lengths[i]), metrics))
             self._returns[i], self._lengths[i] = 0.0, 0
             self.faults.finished([i])
 
@@ -179,7 +180,7 @@ class _Columns:
         self.rollout = Rollout.empty(num_steps, num_envs, version, action_space)
         self.t = np.zeros(num_envs, np.int64)
         self.cut: list[tuple[int, int, np.ndarray]] = []
-        self.episodes: list[tuple[float, int]] = []
+        self.episodes: list[PlayedEpisode] = []
         self._began = np.zeros(num_envs, np.int64)
         self._acting = np.zeros(num_envs, np.bool_)
 
@@ -233,8 +234,5 @@ class _Columns:
 
     def finished(self) -> Rollout:
         """The rollout, complete."""
-        if self.episodes:
-            returns, lengths = zip(*self.episodes, strict=True)
-            self.rollout.episode_returns = np.array(returns)
-            self.rollout.episode_lengths = np.array(lengths, np.int64)
+        write_episodes(self.episodes, self.rollout)
         return self.rollout

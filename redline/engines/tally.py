@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
-from redline.rollout import Outcome, Rollout
+from redline.rollout import Outcome, Rollout, join_metrics
+
+
+class FinishedEpisodes(NamedTuple):
+    """Episodes that ended in the same step."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    metrics: dict[str, np.ndarray]
 
 
 class Tally:
@@ -14,7 +25,7 @@ class Tally:
         self.returns = np.zeros(num_envs)  # of the episodes under way
         self.lengths = np.zeros(num_envs, np.int64)
         self._began = np.zeros(num_envs, np.int64)  # step of this rollout in which the episode under way began
-        self._finished: list[dict[str, np.ndarray]] = []
+        self._finished: list[FinishedEpisodes] = []
 
     def begin(self) -> None:
         """A new rollout."""
@@ -30,13 +41,13 @@ class Tally:
             ended = ended & ~lost
         if ended.any():
             more = {name: values[ended] for name, values in outcome.infos.get("episode_metrics", {}).items()}
-            self._finished.append({"return": self.returns[ended], "length": self.lengths[ended], **more})
+            self._finished.append(FinishedEpisodes(self.returns[ended], self.lengths[ended], more))
             self._start_anew(t, ended)
 
     def finish(self, returns: np.ndarray, lengths: np.ndarray, metrics: dict[str, np.ndarray]) -> None:
         """Count episodes that ended while nobody looked, in the order of their steps."""
         if len(returns):
-            self._finished.append({"return": returns, "length": lengths, **metrics})
+            self._finished.append(FinishedEpisodes(returns, lengths, metrics))
 
     def forget(self, t: int, lost: np.ndarray) -> list[tuple[int, int, int]]:
         """The cells (env, first step, last step) that the episodes lost in step `t` had filled."""
@@ -52,10 +63,9 @@ class Tally:
     def write(self, rollout: Rollout) -> None:
         """Put what was finished into the rollout."""
         if self._finished:
-            names = self._finished[0]
-            whole = {name: np.concatenate([each[name] for each in self._finished]) for name in names}
-            rollout.episode_returns, rollout.episode_lengths = whole.pop("return"), whole.pop("length")
-            rollout.episode_metrics = whole
+            rollout.episode_returns = np.concatenate([each.returns for each in self._finished])
+            rollout.episode_lengths = np.concatenate([each.lengths for each in self._finished])
+            rollout.episode_metrics = join_metrics([(len(each.returns), each.metrics) for each in self._finished])
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Everything needed to go on from here."""
@@ -64,3 +74,19 @@ class Tally:
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
         self.returns[:], self.lengths[:] = snapshot["returns"], snapshot["lengths"]
+
+
+class PlayedEpisode(NamedTuple):
+    """An episode of an env that steps at its own pace."""
+
+    score: float
+    length: int
+    metrics: dict[str, float]
+
+
+def write_episodes(episodes: Sequence[PlayedEpisode], rollout: Rollout) -> None:
+    """Put finished episodes into a rollout, in order."""
+    if episodes:
+        rollout.episode_returns = np.array([each.score for each in episodes])
+        rollout.episode_lengths = np.array([each.length for each in episodes], np.int64)
+        rollout.episode_metrics = join_metrics([(1, each.metrics) for each in episodes])

@@ -172,7 +172,7 @@ class SerialVectorEnv(SupervisedVectorEnv):
         self.times.add(0, report.times)
         lost = [failure.env for failure in report.failures if failure.lost]
         self._mend(report)
-        return self._result(lost, {}, self._gathered([report]))
+        return self._result(lost, report.metrics, self._gathered([report]))
 
     def _mend(self, report: StepReport) -> None:
         while report.failures:
@@ -221,11 +221,11 @@ class WorkerVectorEnv(SupervisedVectorEnv):
         return self._result(lost, self._metrics(reports), self._gathered([report for _, report in reports]))
 
     def _metrics(self, reports: list[tuple[WorkerProcess, StepReport]]) -> dict[str, np.ndarray]:
-        """The metrics of ended episodes that compiled worlds tell, over all envs."""
+        """The metrics of ended episodes that envs tell, over all envs; NaN where they do not."""
         joined: dict[str, np.ndarray] = {}
         for worker, report in reports:
             for name, values in report.metrics.items():
-                whole = joined.setdefault(name, np.zeros(self.num_envs, values.dtype))
+                whole = joined.setdefault(name, np.full(self.num_envs, np.nan))
                 whole[worker.ids] = values
         return joined
 

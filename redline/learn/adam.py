@@ -24,14 +24,13 @@ class Adam:
         self._means, self._squares = torch.zeros_like(weights), torch.zeros_like(weights)
         self._steps = torch.zeros((), device=weights.device)
 
-    def clip(self, max_norm: float) -> None:
-        """Scale the gradient down to that norm, if it is longer."""
+    def clip(self, max_norm: float) -> float:
+        """Scale the gradient down to that norm, if it is longer. Returns the norm it had."""
         gradient = self._weights.grad
         assert gradient is not None
         if gradient.device.type == "cpu":
-            clip(gradient.numpy(), max_norm)
-        else:
-            torch.nn.utils.clip_grad_norm_(self._weights, max_norm)
+            return float(clip(gradient.numpy(), max_norm))
+        return float(torch.nn.utils.clip_grad_norm_(self._weights, max_norm))
 
     @torch.no_grad()
     def step(self) -> None:
@@ -66,14 +65,16 @@ class Adam:
 
 @loop
 def clip(gradient, max_norm):
-    """Scale a vector down to `max_norm`, as `torch.nn.utils.clip_grad_norm_` does within float rounding."""
+    """Scale a vector down to `max_norm` as `torch.nn.utils.clip_grad_norm_` does, within float rounding; the norm it had."""
     squares = 0.0
     for i in range(len(gradient)):
         squares += np.float64(gradient[i]) * np.float64(gradient[i])
-    factor = np.float32(max_norm / (np.sqrt(squares) + 1e-6))
+    norm = np.sqrt(squares)
+    factor = np.float32(max_norm / (norm + 1e-6))
     if not factor >= np.float32(1.0):
         for i in range(len(gradient)):
             gradient[i] *= factor
+    return norm
 
 
 @chained

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike
 
+from redline.compiled.rng import actor_seed
 from redline.engines.spec import EnvDescription, Spec
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
@@ -39,11 +40,11 @@ class Agent:
         """`weights` are those of a policy for `env`; `unit` is what a state value of 1 is worth in rewards of the env."""
         self.config, self.step, self.path = config, step, path
         self.weights, self.described = weights, env
-        self._unit = unit
+        self.unit = unit
         self._form: Encoding = env.encoding.decoded
         plain = EnvDescription(env.single_observation_space, env.single_action_space, self._form)
-        self._policy = make_policy(plain, config, 0)
-        self._policy.load(weights)
+        self.policy = make_policy(plain, config, 0)
+        self.policy.load(weights)
         self._actors: dict[tuple[int, bool], Actor] = {}
         self._seed = seed
 
@@ -83,22 +84,24 @@ class Agent:
         """The probability of each action, float32 [actions] or [n, actions]."""
         self._require_discrete("probabilities of actions")
         rows, alone = self._rows(obs)
-        table = self._policy.head.empty(len(rows))
-        self._policy.infer(rows, self._masks(mask, len(rows), alone), table)
+        table = self.policy.head.empty(len(rows))
+        self.policy.infer(rows, self._masks(mask, len(rows), alone), table)
         found = np.exp(table[0])
         return np.asarray(found[0] if alone else found)
 
     def value(self, obs: ArrayLike) -> Any:
         """The discounted return that is expected from an observation on: a float, or float32 [n]."""
         rows, alone = self._rows(obs)
-        found = self._policy.state_values(rows) * np.float32(self._unit)
+        found = self.policy.state_values(rows) * np.float32(self.unit)
         return float(found[0]) if alone else found
 
     def _actor(self, num_envs: int, deterministic: bool) -> Actor:
         """Whoever acts for a batch of that size: equal calls after loading give equal draws."""
         kind = num_envs, deterministic
         if kind not in self._actors:
-            self._actors[kind] = Actor(self._policy, num_envs, self._seed, dedup=False, deterministic=deterministic)
+            self._actors[kind] = Actor(
+                self.policy, num_envs, actor_seed(self._seed), dedup=False, deterministic=deterministic
+            )
         return self._actors[kind]
 
     def _require_discrete(self, what: str) -> gym.spaces.Discrete:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from redline.compiled.rng import actor_seed
 from redline.engines import ENGINES, EngineSetup
 from redline.engines.spec import Spec
 from redline.errors import RedlineError
@@ -116,7 +117,7 @@ def evaluate_env(trained: Trained, episodes: int, seed: int, deterministic: bool
     """Episode returns of a policy in the env it was trained on, played where it was trained: here, or in workers."""
     env = _make_envs(trained.config, min(episodes, MOST_ENVS), seed)
     try:
-        return play(env, Actor(trained.policy, env.num_envs, seed, False, deterministic), episodes, seed)
+        return play(env, Actor(trained.policy, env.num_envs, actor_seed(seed), False, deterministic), episodes, seed)
     finally:
         env.close()
 

@@ -15,7 +15,8 @@ from redline.errors import RedlineError
 from redline.learn.adam import Adam
 from redline.learn.batch import Gatherer, Minibatch, Steps, parts, plain_batch, to_tensors
 from redline.learn.config import PPOConfig
-from redline.learn.gae import gae, vtrace
+from redline.learn.finite import require_finite, require_finite_array
+from redline.learn.gae import gae, normalised, vtrace
 from redline.learn.imitation import Demonstrations
 from redline.learn.loss import Loss, TimedLoss, ppo_loss, total, write_gradient
 from redline.learn.policy import Policy
@@ -86,6 +87,7 @@ class PPO:
         imitation = float("nan")
         for batch in self._all_batches(rollout, steps, len(table.inputs), watch):
             loss = self._gradient(batch, table, watch)
+            require_finite("The loss", loss, rollout, config)
             losses.append(loss)
             self._adapt(loss.kl)
             if config.target_kl is not None and loss.kl > config.target_kl:
@@ -95,27 +97,36 @@ class PPO:
                     unit = self.scale.unit / config.reward_scale
                     imitation = models.add_gradient(self.policy, config.imitation, unit, self._rng)
             with watch.span("optimizer"):
-                self.optimizer.clip(config.max_grad_norm)
+                length = self.optimizer.clip(config.max_grad_norm)
+                require_finite("The gradient", [length], rollout, config)
                 self.optimizer.step()
         with watch.span("metrics"):
             metrics = self._metrics(losses, rollouts[0], steps)
             self.policy.see(rollout)
             if config.normalise_returns:
-                self._rescale(steps.returns[: rollouts[0].num_steps])
+                self._rescale(steps.returns[: rollouts[0].num_steps], (rollout, *earlier))
             return metrics if models is None else {**metrics, "imitation": imitation}
 
-    def _rescale(self, returns: np.ndarray) -> None:
-        """Count in the returns just seen, and let the critic estimate the same as before in the new unit."""
-        self.policy.network.scale_values(self.scale.see(returns))
+    def _rescale(self, returns: np.ndarray, rollouts: Sequence[Rollout]) -> None:
+        """Count in the returns just seen, and let the critic estimate the same as before in the new unit.
+
+        So do the estimates that rollouts hold, which may be learned from again.
+        """
+        change = self.scale.see(returns)
+        for rollout in rollouts:
+            rollout.values *= np.float32(change)
+            rollout.next_values *= np.float32(change)
+        self.policy.network.scale_values(change)
 
     def _steps(self, rollout: Rollout, earlier: Sequence[Rollout]) -> tuple[list[Rollout], Steps]:
         """The steps of all rollouts, flat, with their advantages and returns."""
         config = self.config
         gamma, lam = np.float32(config.gamma), np.float32(config.gae_lambda)
-        rollouts, parts, first = [rollout], [], 0
+        rollouts, parts, all_weights, first = [rollout], [], [], 0
         for k, each in enumerate((rollout, *earlier)):
-            scaled = each.rewards * np.float32(config.reward_scale / self.scale.unit)
+            scaled = self._scaled(each.rewards)
             if k == 0:
+                weights = np.ones_like(scaled)
                 ends = (each.terminated, each.truncated)
                 advantages = gae(scaled, each.values, each.next_values, *ends, gamma, lam)
                 returns = advantages + each.values
@@ -126,15 +137,26 @@ class PPO:
                 advantages, returns = vtrace(scaled, each.values, each.next_values, *ends, weights, gamma, lam)
             flat = (each.rows + np.int32(first), each.actions, each.log_probs, advantages, returns)
             parts.append([each.flat(array) for array in flat])
+            all_weights.append(each.flat(weights))
             first += len(each.observations)
         steps = Steps(
             *(np.concatenate(arrays) if len(arrays) > 1 else arrays[0] for arrays in zip(*parts, strict=True))
         )
+        with np.errstate(over="ignore"):
+            require_finite_array("A squared return", np.square(steps.returns), rollout, config)
+        importance = np.concatenate(all_weights) if earlier else None
         if config.normalise:
-            advantages = steps.advantages
-            scaled = (advantages - advantages.mean()) / (advantages.std() + np.float32(1e-8))
-            steps = steps._replace(advantages=scaled)
+            steps = steps._replace(advantages=normalised(steps.advantages, importance))
+        elif importance is not None:
+            steps = steps._replace(advantages=steps.advantages * importance)
         return rollouts, steps
+
+    def _scaled(self, rewards: np.ndarray) -> np.ndarray:
+        """Rewards in the unit that is learned in."""
+        with np.errstate(over="ignore"):  # whoever sees what comes of it says so
+            if self.config.normalise_returns:
+                return self.scale.scaled(rewards, self.config.reward_scale)
+            return np.asarray(rewards * np.float32(self.config.reward_scale))
 
     def _table(self, rollouts: list[Rollout]) -> _Table:
         """All observations the steps point to, ready for the network."""

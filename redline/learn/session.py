@@ -90,6 +90,7 @@ class Session:
     ) -> None:
         self.run, self.trainer, self.saving = run, trainer, saving
         self.breakdown = Breakdown(0.0)
+        self.last_checkpoint: Path | None = None
         self._saved_at = time.monotonic()
         self._log = MetricsLog(run.metrics, resume_at_step, warn=warn)
         self._save = guarded(self._write_checkpoint, warn, "a checkpoint")
@@ -121,6 +122,7 @@ class Session:
             warn(f"Going on from step {found.step:,}: the {len(later)} checkpoints after it are deleted.")
         checkpoint.discard_after(run.checkpoints, found.step)
         session = cls(run, trainer, saving, warn, resume_at_step=found.step)
+        session.last_checkpoint = found.path
         with suppress(RedlineError):
             session.breakdown = Breakdown.from_json(run.read_json(BREAKDOWN))
         return session
@@ -148,15 +150,22 @@ class Session:
         return update
 
     def save(self) -> bool:
-        """Write a checkpoint now. Returns whether that worked."""
+        """Write a checkpoint now. Returns whether that worked. Weights that are spoiled are never written."""
         self._log.sync()
         self.write_json(BREAKDOWN, self.breakdown.to_json())
-        return self._save()
+        return bool(self.trainer.policy.weights.isfinite().all()) and self._save()
+
+    def save_what_is_good(self) -> None:
+        """After an update that came to nothing: write a checkpoint from before it, unless there is one."""
+        step = f"{STEP}{self.trainer.step:012d}"
+        if self.last_checkpoint is None or self.last_checkpoint.name != step:
+            self.save()
 
     def _write_checkpoint(self) -> None:
         arrays, values = self.trainer.snapshot()
         values |= {"config": signed(config_to_json(self.trainer.config)), "version": __version__}
-        checkpoint.save(self.run.checkpoints, self.trainer.step, arrays, values, self.saving.keep)
+        folder, keep = self.run.checkpoints, self.saving.keep
+        self.last_checkpoint = checkpoint.save(folder, self.trainer.step, arrays, values, keep)
 
     def _write_events(self, update: Update) -> None:
         for name, value in update.metrics.items():

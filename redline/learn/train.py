@@ -15,9 +15,10 @@ from redline.engines import Collecting, Engine, make_engine
 from redline.engines.auto import Choice, choose
 from redline.engines.spec import EnvDescription
 from redline.errors import RedlineError
-from redline.learn.acting import Actor
+from redline.learn.acting import REPEATS_WORTH_FINDING, Actor
 from redline.learn.config import TrainConfig, settled
 from redline.learn.elite import Elite
+from redline.learn.finite import require_finite
 from redline.learn.heads import head_for
 from redline.learn.imitation import Demonstrations, clone, models, settle
 from redline.learn.network.custom import FORM
@@ -44,6 +45,7 @@ class Update:
     progress: float  # part of the run that is over, 0 to 1
     metrics: dict[str, float]
     breakdown: Breakdown
+    notes: tuple[str, ...] = ()  # what else there is to tell about it, a sentence each
 
 
 class Trainer:
@@ -56,6 +58,7 @@ class Trainer:
     def __init__(self, config: TrainConfig, watch: Stopwatch | None = None) -> None:
         config = settled(config)
         self.config, self.world = config, world_of(config.env)
+        _require_certainty(config, self.world)
         self.watch = watch or Stopwatch()
         self.device = pick_device(config.device)
         self.threads, self.thread_plan = use_threads(config.threads)
@@ -76,6 +79,8 @@ class Trainer:
             self.policy.network.compile(dynamic=True)
         self.step = self.episodes = self.number = 0
         self.collecting = False  # whether an update is under way and has changed nothing yet
+        self.updating = False  # whether an update is under way
+        self._deduplicated = config.dedup
         self._earlier: deque[Rollout] = deque(maxlen=config.reuse)
         self.elite = Elite(config.ppo.elite)
         if config.warm_start is not None:
@@ -99,7 +104,7 @@ class Trainer:
         """Collect once and learn from it."""
         watch, config = self.watch, self.config
         self.actor.version = self.number
-        self.collecting = True
+        self.collecting = self.updating = True
         with watch.span("collect"):
             rollout = self.engine.collect(self.actor, config.num_steps, watch)
             while not rollout.num_steps:  # every episode was lost; the restart budget ends this if it goes on
@@ -116,8 +121,27 @@ class Trainer:
         if self.elite.episodes and self.progress >= 1.0:
             with watch.span("learn"), watch.span("imitate"):
                 settle(self.policy, self.elite.episodes[0], np.random.default_rng(config.seed))
+        require_finite("A weight", [float(self.policy.weights.detach().abs().max())], rollout, config.ppo)
         metrics = {**_episode_metrics(rollout, self.world), **metrics, **self._fault_metrics()}
-        return Update(self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap())
+        notes = self._note_repeats(rollout, metrics)
+        self.updating = False
+        return Update(
+            self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap(), notes
+        )
+
+    def _note_repeats(self, rollout: Rollout, metrics: dict[str, float]) -> tuple[str, ...]:
+        """Add to the metrics whether deduplication is worth it; a sentence where that has changed."""
+        if not self.config.dedup:
+            return ()
+        repeats = rollout.num_steps / rollout.num_distinct
+        before, self._deduplicated = self._deduplicated, repeats >= REPEATS_WORTH_FINDING
+        metrics["dedup"] = float(self._deduplicated)
+        if before == self._deduplicated:
+            return ()
+        met = f"an observation was met {repeats:.2g} times on average"
+        if self._deduplicated:
+            return (f"Deduplication is taken up again: {met}.",)
+        return (f"Deduplication is given up: {met}, fewer than {REPEATS_WORTH_FINDING:g}. It is tried now and then.",)
 
     def _begin_warm(self) -> None:
         """Begin with what a rule does: an episode to imitate, or to follow from the start."""
@@ -152,14 +176,14 @@ class Trainer:
         arrays = {f"policy.{name}": tensor for name, tensor in self.policy.arrays().items()}
         arrays |= {f"ppo.{name}": array for name, array in self.ppo.snapshot_arrays().items()}
         arrays |= {f"actor.{name}": array for name, array in self.actor.snapshot().items()}
-        if not self.collecting:  # a collect that was broken off has left the envs in the middle of something
+        if not self.updating:  # an update that was broken off has left the envs in the middle of something
             arrays |= {f"engine.{name}": array for name, array in (self.engine.snapshot() or {}).items()}
         arrays |= {f"elite.{name}": array for name, array in self.elite.snapshot().items()}
         for k, rollout in enumerate(self._earlier):
             kept = {name: value for name, value in vars(rollout).items() if isinstance(value, np.ndarray)}
             arrays |= {f"earlier.{k}.{name}": array for name, array in kept.items()}
         values = {"step": self.step, "episodes": self.episodes, "number": self.number, "order": self.ppo.order_state()}
-        return arrays, values
+        return arrays, {**values, "deduplicated": self._deduplicated}
 
     def restore(self, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> bool:
         """Go on from a snapshot. Returns whether the envs go on too (those that cannot be saved begin new episodes)."""
@@ -172,6 +196,7 @@ class Trainer:
             if saved := below(arrays, f"earlier.{k}"):
                 self._earlier.append(Rollout(**{"masks": None, "episode_metrics": {}, **saved}))  # type: ignore[arg-type]
         self.step, self.episodes, self.number = values["step"], values["episodes"], values["number"]
+        self._deduplicated = values.get("deduplicated", self.config.dedup)  # earlier versions kept none
         saved_envs = below(arrays, "engine")
         if saved_envs:
             self.engine.restore(saved_envs)
@@ -193,6 +218,14 @@ def train(config: TrainConfig) -> Iterator[Update]:
         yield from trainer
     finally:
         trainer.close()
+
+
+def _require_certainty(config: TrainConfig, world: World) -> None:
+    """Refuse to imitate the best episodes of an env whose best ones are the luckiest."""
+    if config.ppo.elite and world.chance:
+        raise RedlineError(
+            f"--elite {config.ppo.elite} would imitate lucky episodes: chance plays a part in {config.env}. Try --elite 0."
+        )
 
 
 def warm_up(config: TrainConfig) -> None:
@@ -284,6 +317,12 @@ def _episode_metrics(rollout: Rollout, world: World) -> dict[str, float]:
         "return_min": float(returns.min()),
         "return_max": float(returns.max()),
         "length": float(lengths.mean()),
-        **{name: float(values.mean()) for name, values in rollout.episode_metrics.items()},
+        **{name: _mean_told(values) for name, values in rollout.episode_metrics.items()},
         **(world.summarise(rollout.episode_metrics) if world.summarise else {}),
     }
+
+
+def _mean_told(values: np.ndarray) -> float:
+    """The mean over the episodes that something was told about."""
+    told = values[~np.isnan(values)]
+    return float(told.mean()) if len(told) else float("nan")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from redline.compiled.rng import actor_seed
 from redline.engines.lockstep import Lockstep
 from redline.errors import RedlineError
 from redline.learn import checkpoint
@@ -169,7 +170,7 @@ def play_workflow(path: Path, episodes: int, seed: int) -> Obeyed:
     steps = int(
         found.values.get("episode_steps", config.env_options.get("max_steps", 100))
     )  # earlier versions kept none
-    rollout = Lockstep(env, seed).collect(Actor(policy, episodes, seed + 1), steps, Stopwatch())
+    rollout = Lockstep(env, seed).collect(Actor(policy, episodes, actor_seed(seed)), steps, Stopwatch())
     return Obeyed(rollout.episode_metrics["env_return"], float(rollout.episode_metrics["compliance"].mean()))
 
 

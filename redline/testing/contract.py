@@ -198,6 +198,8 @@ class WorldContract:
             all_obs, rewards, terminated, truncated, infos = batch.step(np.array([action]))
             obs, reward, is_terminated, is_truncated, info = single.step(action)
             assert (rewards[0], terminated[0], truncated[0]) == (reward, is_terminated, is_truncated)
+            told = {key: float(values[0]) for key, values in infos.get("episode_metrics", {}).items()}
+            assert info.get("episode_metrics", {}) == told
             if is_terminated or is_truncated:
                 assert (infos["final_obs"][0] == obs).all()
                 obs, info = single.reset()

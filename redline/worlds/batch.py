@@ -183,7 +183,10 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def single_info(self, infos: Infos) -> Infos:
         """The infos of a batch of one, as a `SingleEnv` tells them."""
-        return {key: value[0] for key, value in infos.items() if key == "action_mask"}
+        info: Infos = {key: value[0] for key, value in infos.items() if key == "action_mask"}
+        if "episode_metrics" in infos:
+            info["episode_metrics"] = {name: float(values[0]) for name, values in infos["episode_metrics"].items()}
+        return info
 
     def _observation_space(self) -> gym.spaces.Box:
         form = self.encoding

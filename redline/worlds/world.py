@@ -132,6 +132,8 @@ class World:
     """The id that `gymnasium.make` knows its envs by."""
     examples: Mapping[str, str] = field(default_factory=dict)
     """Names that work, each with a line about it."""
+    chance: bool | None = None
+    """Whether chance plays a part in its episodes, so that a good one may be a lucky one; None where nobody knows."""
     steps: Callable[[str], int] = lambda name: 1_000_000
     """How many env steps to train for where nothing is said."""
     recipe: Callable[[str], TrainConfig] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,7 +28,11 @@ LOCKSTEP = [name for name, kind in ENGINES.items() if kind.is_lockstep]
 WHOLE_EPISODES = ("pool",)
 TOYS = ("Shifted", "SeveralMasked", "SwitchesMasked", "Levers", "NestedMasked", "Wheels", "Pictures")
 ENVS: dict[str, dict[str, Any]] = {
-    "cage2": {"max_steps": 12, "red_agent": "B_lineAgent,RedMeanderAgent"},
+    "cage2": {
+        "max_steps": 12,
+        "red_agent": "B_lineAgent,RedMeanderAgent",
+        "workflow": "user,op_host,op_server,enterprise,defender",
+    },
     "CartPole-v1": {},
     "slow": {"mean_ms": 0.001, "max_ms": 0.02, "max_steps": 9},
     "external:tests.contracts.masked:make": {},
@@ -138,6 +143,25 @@ def test_episodes_are_counted_as_they_end(name, env):
         assert len(rollout.episode_lengths) == len(rollout.episode_returns)
     assert counted == ends
     assert ends or env.startswith("petri:")  # whose episodes are longer than this
+
+
+def told(rollouts: list[Rollout]) -> Counter[tuple[tuple[str, float], ...]]:
+    """Everything that is told about the episodes that ended."""
+    found: Counter[tuple[tuple[str, float], ...]] = Counter()
+    for rollout in rollouts:
+        columns = {"return": rollout.episode_returns, "length": rollout.episode_lengths, **rollout.episode_metrics}
+        for values in zip(*columns.values(), strict=True):
+            found[tuple((name, float(value)) for name, value in zip(columns, values, strict=True))] += 1
+    return found
+
+
+@every_engine
+def test_every_engine_tells_the_same_about_the_episodes_that_ended(name):
+    obvious = told(played("vector", "cage2"))
+    assert {"env_return", "compliance"} <= {key for episode in obvious for key, _ in episode}
+    found = told(played(name, "cage2"))
+    assert obvious <= found  # engines that play whole episodes play more of them
+    assert name in WHOLE_EPISODES or obvious == found
 
 
 @pytest.mark.parametrize("name", WHOLE_EPISODES)

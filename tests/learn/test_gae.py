@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from redline.learn.gae import gae, vtrace
+from redline.learn.gae import gae, normalised, vtrace
 from tests.oracles import ppo as oracle
 
 GAMMA, LAM = np.float32(0.97), np.float32(0.9)
@@ -102,7 +102,7 @@ def test_vtrace_follows_its_definition(seed):
     advantages, targets = vtrace(*case, weights, GAMMA, LAM)
     expected = oracle.vtrace_targets(*case, weights, float(GAMMA), float(LAM))
     np.testing.assert_allclose(targets, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(advantages, expected - case.values, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(weights * advantages, expected - case.values, rtol=1e-5, atol=1e-5)
 
 
 def test_a_step_of_weight_zero_teaches_nothing_and_passes_no_credit_back():
@@ -110,6 +110,20 @@ def test_a_step_of_weight_zero_teaches_nothing_and_passes_no_credit_back():
     weights = np.ones_like(case.rewards)
     weights[10] = 0.0
     later = Case(*(array[:10] for array in case))
-    advantages, _ = vtrace(*case, weights, GAMMA, LAM)
-    assert not advantages[10].any()
+    advantages, targets = vtrace(*case, weights, GAMMA, LAM)
+    np.testing.assert_array_equal(targets[10], case.values[10])
     np.testing.assert_array_equal(advantages[:10], gae(*later, GAMMA, LAM))
+
+
+def test_a_step_that_hardly_counts_has_hardly_an_advantage():
+    advantages = np.array([5.0, 7.0, -20.0], np.float32)
+    found = normalised(advantages, np.array([1.0, 1.0, 4e-9], np.float32))
+    np.testing.assert_allclose(found[:2], [-1.0, 1.0], rtol=1e-6)
+    assert abs(found[2]) < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_of_one_leave_normalised_advantages_as_they_are(seed):
+    advantages = random_case(seed).rewards.reshape(-1)
+    expected = normalised(advantages, None)
+    np.testing.assert_allclose(normalised(advantages, np.ones_like(advantages)), expected, rtol=1e-5, atol=1e-6)

@@ -520,6 +520,19 @@ def test_learning_from_an_old_rollout_leaves_it_as_it_was():
         np.testing.assert_array_equal(getattr(old, name), expected, err_msg=name)
 
 
+def test_an_old_rollout_is_kept_in_the_unit_that_is_learned_in():
+    policy = make_policy()
+    fresh, old = random_rollout(policy), random_rollout(policy, seed=1)
+    learner = PPO(policy, dataclasses.replace(STILL, normalise_returns=True))
+    before, last = policy.state_values(old.observations)[old.rows], old.next_values.copy()
+    learner.update(fresh, Stopwatch(), earlier=(old,))
+    change = np.float32(1 / learner.scale.unit)
+    assert change != 1
+    today, _ = as_seen_today(old, policy)
+    np.testing.assert_allclose(today.values, change * before, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(today.next_values[-1], last[-1] * change)
+
+
 def test_metrics_of_a_fresh_rollout_do_not_count_old_ones():
     policy = make_policy()
     fresh, old = random_rollout(policy), random_rollout(policy, seed=1)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from redline.errors import RedlineError
-from redline.learn import checkpoint
+from redline.learn import acting, checkpoint
+from redline.learn import train as training
 from redline.learn.config import PPOConfig, TrainConfig, config_from_json, config_to_json, recipe
 from redline.learn.train import Trainer, Update, spread_seed, train
 
@@ -207,6 +208,31 @@ def test_the_time_of_an_update_is_spent_collecting_and_learning():
 def test_a_config_survives_json():
     config = tiny(minibatches=4, reuse=2, hidden=(8, 4), seed=3)
     assert config_from_json(json.loads(json.dumps(config_to_json(config)))) == config
+
+
+def test_where_chance_plays_a_part_lucky_episodes_are_not_imitated():
+    with pytest.raises(RedlineError, match=r"--elite 8 .* chance plays a part in cage2. Try --elite 0\.$"):
+        Trainer(dataclasses.replace(TINY, ppo=PPOConfig(elite=8)))
+
+
+def test_giving_deduplication_up_and_taking_it_up_again_is_told_once_each(monkeypatch):
+    monkeypatch.setattr(acting, "TRY_AGAIN", 2)
+    trainer = Trainer(tiny())
+    monkeypatch.setattr(acting, "REPEATS_WORTH_FINDING", 1e9)
+    monkeypatch.setattr(training, "REPEATS_WORTH_FINDING", 1e9)
+    given_up = go_on(trainer, 5)
+    monkeypatch.setattr(acting, "REPEATS_WORTH_FINDING", 1.1)
+    monkeypatch.setattr(training, "REPEATS_WORTH_FINDING", 1.1)
+    taken_up = go_on(trainer, 4)
+    assert [update.metrics["dedup"] for update in (given_up[-1], taken_up[-1])] == [0.0, 1.0]
+    [first, second] = [note for update in given_up + taken_up for note in update.notes]
+    assert first.startswith("Deduplication is given up: an observation was met")
+    assert second.startswith("Deduplication is taken up again: an observation was met")
+
+
+def test_without_deduplication_there_is_nothing_to_tell_of_it():
+    _, updates = run(tiny(dedup=False), 2)
+    assert not any(update.notes or "dedup" in update.metrics for update in updates)
 
 
 def test_observations_that_never_repeat_can_be_trained_on():

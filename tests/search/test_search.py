@@ -332,3 +332,19 @@ def test_every_workflow_is_trained_alike_when_all_are(
 def test_ray_and_this_process_give_the_same_search(logs_of_here, tmp_path: Path):
     pytest.importorskip("ray")
     assert search_two_at_a_time(tmp_path / "run", "ray") == logs_of_here
+
+
+@pytest.mark.parametrize("engine", ["serial", "ready", "pool"])
+def test_any_engine_can_play_the_episodes_of_a_search(engine: str, tmp_path: Path):
+    tiny = [
+        "--total-episodes",
+        "16",
+        "--episodes-per-update",
+        "8",
+        "--max-episodes-per-workflow",
+        "8",
+        "--max-steps",
+        "5",
+    ]
+    more = ["--min-updates", "1", "--eval-episodes", "5", "--engine", engine, "--run-dir", str(tmp_path / "search")]
+    assert main(["search", "cage2", *tiny, *more, "-q"]) == 0

@@ -11,6 +11,7 @@ import numpy as np
 
 from redline.engines.faults import EnvFailed, Failure
 from redline.engines.spec import Spaces, Spec
+from redline.engines.tally import PlayedEpisode, write_episodes
 from redline.engines.workers.single_envs import SingleEnvs
 from redline.engines.workers.status import WorkerStatus
 from redline.engines.workers.step_buffers import StepBuffers
@@ -195,7 +196,7 @@ class _Collect:
         self._group, self._envs, self._actor = group, group.envs, actor
         self._columns, self._num_steps, self._most = columns, num_steps, LONGEST * num_steps
         self._written: list[_Written] = []
-        self._episodes: list[tuple[float, int]] = []
+        self._episodes: list[PlayedEpisode] = []
         self._ends = dict.fromkeys(columns, -1)  # last step of a column that ends an episode
         self.failures: list[Failure] = []
         self.times = StepTimes(0, 0, 0)
@@ -253,14 +254,14 @@ class _Collect:
         self._written.append(_Written(list(active), decision, rewards, terminated, truncated, next_values))
         ended = (terminated | truncated) & kept
         for k in np.array(active)[ended]:
-            self._end_episode(t, int(k))
+            self._end_episode(t, int(k), {name: float(values[k]) for name, values in report.metrics.items()})
         full = ended if t + 1 >= self._num_steps else np.zeros_like(ended)
         return [k for j, k in enumerate(active) if not full[j] and int(group.ids[k]) not in gone]
 
-    def _end_episode(self, t: int, k: int) -> None:
+    def _end_episode(self, t: int, k: int, metrics: dict[str, float]) -> None:
         group = self._group
         self._ends[k] = t
-        self._episodes.append((float(group.returns[k]), int(group.lengths[k])))
+        self._episodes.append(PlayedEpisode(float(group.returns[k]), int(group.lengths[k]), metrics))
         group.returns[k], group.lengths[k] = 0.0, 0
 
     def _rollout(self, unfinished: list[int]) -> Rollout:
@@ -284,9 +285,7 @@ class _Collect:
         rollout.held = held
         rollout.forget(self._gaps(held))
         rollout.observations, rollout.masks = self._actor.observations()
-        if self._episodes:
-            returns, lengths = zip(*self._episodes, strict=True)
-            rollout.episode_returns, rollout.episode_lengths = np.array(returns), np.array(lengths, np.int64)
+        write_episodes(self._episodes, rollout)
         if rollout.held.all():
             rollout.held = None
         return rollout

@@ -26,6 +26,7 @@ from redline.engines.workers.validation import (
     require_reset_answer,
     require_step_answer,
     shown,
+    told_metrics,
     where_not_finite,
 )
 from redline.errors import RedlineError
@@ -60,6 +61,7 @@ class SingleEnvs:
         self._steps = [0] * len(self.ids)
         self._buffers: StepBuffers | None = None
         self._infos: list[EnvInfo] = []
+        self._told: dict[int, dict[str, float]] = {}  # metrics of the episodes that ended in this step, by place
         self._masked = self._wants_info = False
         self._discrete = False
         self._flattener: Flattener | None = None
@@ -117,7 +119,7 @@ class SingleEnvs:
     def step(self, places: Sequence[int]) -> StepReport:
         """Play one step in some of the envs, with the actions of the buffers. Ended episodes begin again at once."""
         failures, reset_ns, slowest = list[Failure](), 0, 0
-        self._infos = []
+        self._infos, self._told = [], {}
         started = before = time.monotonic_ns()
         for k, action in zip(places, self._actions(places), strict=True):
             if self.envs[k] is None:  # dropped
@@ -135,7 +137,18 @@ class SingleEnvs:
             slowest, before = max(slowest, now - before), now
         failures += self._not_finite(places)
         total = self.status.idle() - started
-        return StepReport(StepTimes(total - reset_ns, reset_ns, slowest, started), failures, {}, self._infos)
+        return StepReport(
+            StepTimes(total - reset_ns, reset_ns, slowest, started), failures, self._metrics(), self._infos
+        )
+
+    def _metrics(self) -> dict[str, np.ndarray]:
+        """What envs told about the episodes that ended in this step; NaN where one told nothing."""
+        names = dict.fromkeys(name for told in self._told.values() for name in told)
+        metrics = {name: np.full(len(self.ids), np.nan) for name in names}
+        for k, told in self._told.items():
+            for name, value in told.items():
+                metrics[name][k] = value
+        return metrics
 
     def _actions(self, places: Sequence[int]) -> list[Any]:
         """The actions as envs want them: plain numbers where they are discrete, arrays of their own where not."""
@@ -177,6 +190,7 @@ class SingleEnvs:
             buffers.final_obs[k] = buffers.obs[k]
             if self._floats:
                 require_finite(buffers.final_obs[k])
+            self._told[k] = told_metrics(info)
             return _Ended(info)
         self._steps[k] += 1
         if self._wants_info:

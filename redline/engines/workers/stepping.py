@@ -41,7 +41,7 @@ class StepReport(NamedTuple):
 
     times: StepTimes
     failures: list[Failure]
-    metrics: dict[str, np.ndarray]  # of episodes that ended, as compiled worlds tell them
+    metrics: dict[str, np.ndarray]  # [envs of the group], of episodes that ended, where envs tell any
     infos: list[EnvInfo]
 
 

@@ -101,3 +101,11 @@ def shown(value: Any) -> str:
     """A value in a few words."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def told_metrics(info: dict[str, Any]) -> dict[str, float]:
+    """The numbers that an env tells about an episode that has ended, in `info["episode_metrics"]`."""
+    told = info.get("episode_metrics")
+    if not isinstance(told, dict):
+        return {}
+    return {str(name): float(value) for name, value in told.items() if isinstance(value, int | float | np.number)}

@@ -40,7 +40,7 @@ class FlatModule(nn.Module):
 
 def append_free(outputs: Tensor, free: nn.ParameterList) -> Tensor:
     """Outputs [n, …] with those behind them that are the same for every observation."""
-    return torch.cat([outputs, free[0].expand(len(outputs), -1)], dim=1) if len(free) else outputs
+    return torch.cat([outputs, free[0].expand(outputs.shape[0], -1)], dim=1) if len(free) else outputs
 
 
 def free_parameters(count: int) -> nn.ParameterList:

@@ -16,6 +16,7 @@ CAGE2 = World(
     gymnasium=GymnasiumId("redline/Cage2-v0", f"{_HERE}.env:Cage2Env", f"{_HERE}.env:Cage2VectorEnv"),
     options=Scenario,
     reaches=reaches_nothing,
+    chance=True,
     steps=lambda name: 50_000_000,
     presets={
         "short": Preset(
@@ -48,6 +49,7 @@ CYBORG = World(
     fit=Named("redline.worlds.python.recipe:fit"),
     prefix="cyborg:",
     reaches=lambda name, options: f"run the installed CybORG as {name}",
+    chance=True,
     examples={"cyborg:B_lineAgent": "the original CAGE-2 simulator, where it is installed"},
 )
 WORLDS = (CAGE2, CYBORG)

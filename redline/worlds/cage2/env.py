@@ -58,6 +58,7 @@ class Cage2VectorEnv(BatchEnv):
         endless = self.scenario if autoreset else dataclasses.replace(self.scenario, max_steps=0)
         self._settings = endless.settings()
         self._step, self._reset = at_speed(kernel.step, turbo), at_speed(kernel.reset, turbo)
+        self._settle = at_speed(kernel.settle, turbo)
         expand = EXPANDED_BY.get(self.scenario.actions)
         self._expand = None if expand is None else at_speed(expand, turbo)
         self.state = new_state(num_envs, any_seed())
@@ -90,6 +91,7 @@ class Cage2VectorEnv(BatchEnv):
         results.terminated[first:last] = False
         if not self.autoreset:
             results.truncated[first:last] = self.state.clock[first:last] == self.scenario.max_steps
+            self._settle(self.state, first, last, self._settings, results.truncated, results.rewards)
 
     def ended_infos(self, ended: np.ndarray) -> Infos:
         """Return and length of the ended episodes; with a workflow, how they obeyed it."""

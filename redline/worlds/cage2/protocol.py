@@ -12,6 +12,7 @@ from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 
+from redline.compiled.rng import actor_seed
 from redline.errors import RedlineError, unknown
 from redline.learn.acting import Actor
 from redline.learn.evaluate import Score, Subject, Trained, graded, play, score
@@ -133,9 +134,9 @@ def _returns(player: Policy | str, scenario: Scenario, episodes: int, seed: int,
     if isinstance(player, str):
         plain = dataclasses.replace(scenario, observation="table", actions="all", workflow="")
         plain_env = Cage2VectorEnv(num_envs, plain)
-        return play(plain_env, make_baseline(player, seed, plain_env), episodes, seed)
+        return play(plain_env, make_baseline(player, actor_seed(seed), plain_env), episodes, seed)
     env = Cage2VectorEnv(num_envs, scenario, encoded=True)
-    return play(env, Actor(player, num_envs, seed, deterministic=deterministic), episodes, seed)
+    return play(env, Actor(player, num_envs, actor_seed(seed), deterministic=deterministic), episodes, seed)
 
 
 def grade(trained: Trained, episodes: int, seed: int) -> Answer:

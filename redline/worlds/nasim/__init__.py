@@ -11,6 +11,7 @@ NASIM = World(
     single=Named(f"{_HERE}.env:make_single"),
     batch=Named(f"{_HERE}.env:make_batch"),
     gymnasium=GymnasiumId("redline/Nasim-v0", f"{_HERE}.env:NasimEnv", f"{_HERE}.env:NasimVectorEnv"),
+    chance=True,
     options=NetworkOptions,
     prefix="nasim:",
     require=Named(f"{_HERE}.instances:require_network"),

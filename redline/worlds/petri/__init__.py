@@ -12,6 +12,7 @@ PETRI = World(
     gymnasium=GymnasiumId("redline/Petri-v0", f"{_HERE}.env:PetriEnv", f"{_HERE}.env:PetriVectorEnv"),
     prefix="petri:",
     reaches=Named(f"{_HERE}.instances:reaches"),
+    chance=False,
     examples={"petri:cluster/J-0": "timed nets: cluster tools, job shops, PNML files; see redline envs petri"},
     steps=Named(f"{_HERE}.recipe:steps"),
     recipe=Named(f"{_HERE}.recipe:recipe"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from redline.compiled.rng import actor_seed
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.policy import Policy
@@ -117,7 +118,7 @@ def play_episodes(
 ) -> tuple[list[list[int]], np.ndarray]:
     """The actions of `count` episodes side by side, and their makespans, NaN where the goal was not reached."""
     env = PetriVectorEnv(count, instance.net)
-    actor = Actor(policy, count, seed, deterministic=deterministic)
+    actor = Actor(policy, count, actor_seed(seed), deterministic=deterministic)
     obs, infos = env.reset(seed=seed)
     running, makespans = np.ones(count, np.bool_), np.full(count, np.nan)
     actions: list[list[int]] = [[] for _ in range(count)]

@@ -308,6 +308,16 @@ def full_action(env, action, choice):
 
 
 @kernel
+def settle(state, first, last, settings, ended, rewards):
+    """Settle the accounts of episodes that ended without `step` having seen it: they do not begin again by themselves."""
+    if settings.workflow:
+        for i in range(first, last):
+            if ended[i]:
+                rewards[i] += pay_for_idleness(state[i], settings)
+                close_account(state[i])
+
+
+@kernel
 def expand_actions(state, first, last, reduced, actions):
     """Actions of the reduced set as actions of the full one."""
     for i in range(first, last):

@@ -1,0 +1,255 @@
+"""A trained policy as a file that others can run: ONNX, a torch program, or plain arrays.
+
+Whatever the file, it takes observations as the env gives them and answers with the likeliest actions, as the env takes
+them, the distribution they are from, and state values in the env's own rewards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from redline.errors import RedlineError
+from redline.files import make_folder, reason
+from redline.learn.agent import Agent
+from redline.learn.api import load
+from redline.learn.heads.categorical import Categorical
+from redline.learn.heads.components import Components
+from redline.learn.heads.gaussian import Gaussian
+from redline.learn.heads.head import Head
+from redline.learn.heads.masking import MASKED
+from redline.learn.heads.squashed import Squashed
+from redline.learn.policy import Policy
+from redline.worlds.encoding import Encoding, OneHot, Plain
+
+OBSERVATIONS, MASK = "observations", "mask"
+ACTION, PROBABILITIES, DEVIATIONS, VALUE = "action", "probabilities", "deviations", "value"
+
+
+def export(agent: Agent | str | os.PathLike[str], path: str | os.PathLike[str]) -> Path:
+    """Write an agent, or that of a run, to a file whose ending says how: .onnx, .pt2 (`torch.export`) or .npz."""
+    target = Path(path)
+    if target.suffix not in WRITERS:
+        known = ", ".join(WRITERS)
+        raise RedlineError(
+            f"{target} does not say what to write: it must end in one of {known}. Try {target.stem}.onnx."
+        )
+    found = agent if isinstance(agent, Agent) else load(agent)
+    try:
+        make_folder(target.parent)
+        WRITERS[target.suffix](found, target)
+    except OSError as error:
+        raise RedlineError(f"{target} cannot be written: {reason(error)}.") from error
+    return target
+
+
+class ExportedPolicy(nn.Module):
+    """A policy from observations to actions, all of it in torch."""
+
+    def __init__(self, policy: Policy, unit: float) -> None:
+        super().__init__()
+        self.network, self._head, self._form, self._unit = policy.network, policy.head, policy.encoding, unit
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether it is told which actions are allowed."""
+        return not isinstance(self._head, Gaussian)
+
+    @property
+    def input_names(self) -> list[str]:
+        """What it takes."""
+        return [OBSERVATIONS, MASK] if self.is_masked else [OBSERVATIONS]
+
+    @property
+    def output_names(self) -> list[str]:
+        """What it answers."""
+        return [ACTION, PROBABILITIES if self.is_masked else DEVIATIONS, VALUE]
+
+    def examples(self, count: int = 2) -> tuple[Tensor, ...]:
+        """Inputs of the right form."""
+        first = self._form.first if isinstance(self._form, OneHot) else 0
+        shape = (count, *self._form.shape)
+        observations = torch.from_numpy(np.full(shape, first, self._form.dtype))
+        mask = torch.ones(count, self._head.num_outputs, dtype=torch.bool)
+        return (observations, mask) if self.is_masked else (observations,)
+
+    def forward(self, observations: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Actions, the distributions they are the likeliest of, and state values."""
+        outputs, values = self.network(decoded(self._form, observations))
+        if mask is not None:
+            outputs = torch.where(mask, outputs, torch.full_like(outputs, MASKED))
+        action, distribution = answered(self._head, outputs)
+        return action, distribution, values * self._unit
+
+
+# Observations, by the form that they have
+
+
+@functools.singledispatch
+def decoded(form: Encoding, observations: Tensor) -> Tensor:
+    """What the network sees of observations, float32 [n, inputs]."""
+    raise RedlineError(f"Observations in the form {type(form).__name__} cannot be exported.")
+
+
+@decoded.register
+def _(form: Plain, observations: Tensor) -> Tensor:
+    return observations.flatten(1).float()
+
+
+@decoded.register
+def _(form: OneHot, observations: Tensor) -> Tensor:
+    places = observations.long().unsqueeze(1) - form.first
+    return (places == torch.arange(form.count)).float()
+
+
+# Answers, by the kind of action
+
+
+@functools.singledispatch
+def answered(head: Head, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """The likeliest actions as the env takes them, and the probabilities, or deviations, of what they are drawn from."""
+    raise RedlineError(f"Actions of the kind {type(head).__name__} cannot be exported.")
+
+
+@answered.register
+def _(head: Categorical, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    return outputs.argmax(dim=1) + head.first, outputs.softmax(dim=1)
+
+
+@answered.register
+def _(head: Components, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    parts = outputs.split(head.sizes, dim=1)
+    firsts = torch.tensor(head.firsts or (0,) * len(head.sizes))
+    actions = torch.stack([part.argmax(dim=1) for part in parts], dim=1) + firsts
+    return actions.reshape(-1, *head.action_shape), torch.cat([part.softmax(dim=1) for part in parts], dim=1)
+
+
+@answered.register
+def _(head: Gaussian, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    means, log_deviations = outputs.split(head.size, dim=1)
+    return _shaped(head, means.clamp(*_bounds(head))), log_deviations.exp()
+
+
+@answered.register
+def _(head: Squashed, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    means, log_deviations = outputs.split(head.size, dim=1)
+    low, high = _bounds(head)
+    return _shaped(head, low + (means.tanh() + 1) * (high - low) / 2), log_deviations.exp()
+
+
+def _bounds(head: Gaussian) -> tuple[Tensor, Tensor]:
+    return torch.tensor(head.low, dtype=torch.float32), torch.tensor(head.high, dtype=torch.float32)
+
+
+def _shaped(head: Gaussian, numbers: Tensor) -> Tensor:
+    whole = head.played_dtype.kind in "iu"
+    dtype = torch.from_numpy(np.zeros(0, head.played_dtype)).dtype
+    return (numbers.round() if whole else numbers).reshape(-1, *head.action_shape).to(dtype)
+
+
+# Files
+
+
+def write_onnx(agent: Agent, path: Path) -> None:
+    """An ONNX model, by torch's exporter."""
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise missing("onnx", f"{path} needs onnx and onnxscript") from error
+    module = _module(agent)
+    with _quietly():
+        torch.onnx.export(
+            module, module.examples(), str(path), dynamo=True, external_data=False, verbose=False,
+            input_names=module.input_names, output_names=module.output_names, dynamic_shapes=_any_number(module),
+        )  # fmt: skip
+
+
+def write_torch(agent: Agent, path: Path) -> None:
+    """A program of `torch.export`, which `torch.export.load(path).module()` runs without Redline."""
+    module = _module(agent)
+    with _quietly():
+        torch.export.save(torch.export.export(module, module.examples(), dynamic_shapes=_any_number(module)), str(path))
+
+
+def write_arrays(agent: Agent, path: Path) -> None:
+    """Plain arrays; docs/export.md says what each is and reads them in twenty lines of numpy."""
+    policy = agent.policy
+    layers = policy.layers()
+    arrays = {**_form_arrays(policy.encoding), **_head_arrays(policy.head), "unit": np.float32(agent.unit)}
+    arrays["activation"] = np.array("tanh")
+    critic_trunk = layers.trunk if layers.critic_trunk is None else layers.critic_trunk
+    for name, chain in (("actor", [*layers.trunk, layers.actor]), ("critic", [*critic_trunk, layers.critic])):
+        for k, layer in enumerate(chain):
+            arrays[f"{name}.{k}.weight"] = layer.weight.detach().cpu().numpy()
+            arrays[f"{name}.{k}.bias"] = layer.bias.detach().cpu().numpy()
+    if len(layers.free):
+        arrays["deviations"] = layers.free.detach().exp().cpu().numpy()
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+WRITERS: dict[str, Callable[[Agent, Path], None]] = {
+    ".onnx": write_onnx,
+    ".pt2": write_torch,
+    ".npz": write_arrays,
+}
+
+
+def _form_arrays(form: Encoding) -> dict[str, Any]:
+    if isinstance(form, OneHot):
+        return {"state_counts": np.array([form.count]), "state_firsts": np.array([form.first])}
+    if isinstance(form, Plain):
+        return {}
+    raise RedlineError(f"Observations in the form {type(form).__name__} do not fit into .npz. Try .onnx.")
+
+
+def _head_arrays(head: Head) -> dict[str, Any]:
+    if isinstance(head, Categorical):
+        return {"action_counts": np.array([head.num_actions]), "action_firsts": np.array([head.first])}
+    if isinstance(head, Components):
+        firsts = np.array(head.firsts or (0,) * len(head.sizes))
+        return {"action_counts": np.array(head.sizes), "action_firsts": firsts}
+    if isinstance(head, Gaussian):
+        bounds = {"low": np.array(head.low, np.float32), "high": np.array(head.high, np.float32)}
+        return {**bounds, "squashed": np.array(isinstance(head, Squashed))}
+    raise RedlineError(f"Actions of the kind {type(head).__name__} do not fit into .npz. Try .onnx.")
+
+
+def _module(agent: Agent) -> ExportedPolicy:
+    return ExportedPolicy(agent.policy.to(torch.device("cpu")), agent.unit).eval()
+
+
+def _any_number(module: ExportedPolicy) -> dict[str, Any]:
+    """Batches may be of any size."""
+    count = torch.export.Dim("count")
+    return {name: {0: count} for name in module.input_names}
+
+
+def missing(extra: str, what: str) -> RedlineError:
+    """The error for a package that an extra would bring, with the two lines that do."""
+    return RedlineError(f"{what}. Try: pip install 'redline[{extra}]', or in a clone: pip install -e '.[{extra}]'")
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what torch has to say about how it exports."""
+    level = logging.getLogger("torch.onnx").level
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+        logging.getLogger("torch.onnx").setLevel(level)
