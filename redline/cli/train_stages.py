@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shlex
+import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -150,12 +151,15 @@ def _follow(chain: Chain, eval_episodes: int | None, output: Output) -> int:
         if not left:
             return _finished(chain, output)
         warm_up(left[0][1].config)
-        for number, stage in left:
-            say(f"Stage {number + 1} of {len(chain.stages)}, {stage.name}: {_describe(stage)}")
-            code = _do(chain, number, stage, output)
-            if code:
-                return code
-            say(f"  {_outcome(chain.done[-1])}")
+        try:
+            for number, stage in left:
+                say(f"Stage {number + 1} of {len(chain.stages)}, {stage.name}: {_describe(stage)}")
+                code = _do(chain, number, stage, output)
+                if code:
+                    return code
+                say(f"  {_outcome(chain.done[-1])}")
+        except KeyboardInterrupt:  # between two stages
+            return _interrupted(chain, 128 + signal.SIGINT)
         _tell(chain, eval_episodes, time.monotonic() - started, before, output)
     return 0
 
@@ -186,8 +190,7 @@ def _do(chain: Chain, number: int, stage: Stage, output: Output) -> int:
     if trouble:
         raise type(trouble)(f"{trouble}\nredline: stopped in stage {number + 1}. {_how_to_go_on(chain, saved)}")
     if interrupt:
-        warn_on_stderr(f"redline: interrupted in stage {number + 1}. {_how_to_go_on(chain, saved)}")
-        return interrupt.exit_code
+        return _interrupted(chain, interrupt.exit_code, saved)
     chain.finish(number, session, time.monotonic() - started)
     return 0
 
@@ -199,9 +202,13 @@ def _improve(chain: Chain, number: int) -> int:
     with interrupt.listening(), contextlib.suppress(Abandoned):
         chain.improve(number)
     if interrupt and len(chain.done) == number:
-        warn_on_stderr(f"redline: interrupted in stage {number + 1}. {_how_to_go_on(chain, True)}")
-        return interrupt.exit_code
+        return _interrupted(chain, interrupt.exit_code)
     return 0
+
+
+def _interrupted(chain: Chain, code: int, saved: bool = True) -> int:
+    warn_on_stderr(f"redline: interrupted in stage {len(chain.done) + 1}. {_how_to_go_on(chain, saved)}")
+    return code
 
 
 def _how_to_go_on(chain: Chain, saved: bool) -> str:

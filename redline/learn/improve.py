@@ -329,7 +329,7 @@ def distil(
     # rare states count more than their share: they are many, and some of them matter
     shares = moments.visits.astype(np.float64) ** 0.7
     shares /= shares.sum()
-    changed = np.array([each.state for each in switches])
+    changed = np.array([each.state for each in switches], np.int64)
     optimizer = Adam(policy.weights, 2e-3)
     for lesson in range(lessons):
         optimizer.learning_rate = 2e-3 * (1 - lesson / lessons)

@@ -33,7 +33,7 @@ from redline.learn.policy import Policy
 from redline.learn.session import Session
 from redline.learn.train import Trainer, make_policy, spread_seed
 from redline.metrics import MetricsLog, load_metrics
-from redline.runs import BREAKDOWN, CHECKPOINTS, IMPROVEMENT, STAGE_FOLDERS, STAGES, STEP, Run
+from redline.runs import BREAKDOWN, CHECKPOINTS, IMPROVEMENT, RESULT, STAGE_FOLDERS, STAGES, STEP, Run
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown, merge
 from redline.timing.stopwatch import Stopwatch
@@ -176,8 +176,8 @@ class Chain:
         return policy
 
     def result(self) -> Trained:
-        """The policy after the latest stage."""
-        return load_policy(self.run.path)
+        """The policy after the latest stage that is over."""
+        return load_policy(self.folder(len(self.done) - 1) / RESULT)
 
     def _begin_with(self, policy: Policy) -> None:
         """Have a fresh policy begin with what was learned before."""
@@ -203,6 +203,8 @@ class Chain:
         arrays = {f"policy.{name}": array for name, array in policy.arrays().items()}
         values = {"config": config_to_json(config), "version": __version__, "preset": self.preset}
         step = self.step + int(facts["steps"])
+        # a plan that is killed between these finds the result of the stage before, and does this one's end again
+        checkpoint.save(self.folder(number) / RESULT, step, arrays, values, 1)
         checkpoint.save(self.run.checkpoints, step, arrays, values, self.saving.keep)
         self.done.append({"name": self.stages[number].name, "folder": self.folder(number).name, **facts})
         self.run.write_json(STAGES, {"preset": self.preset, "stages": self.done})
@@ -273,7 +275,4 @@ def _stage_from_json(data: dict[str, Any]) -> Stage:
 
 
 def _rows(metrics: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    return [
-        {name: float(column[k]) for name, column in metrics.items() if np.isfinite(column[k])}
-        for k in range(len(metrics["step"]))
-    ]
+    return [{name: float(column[k]) for name, column in metrics.items()} for k in range(len(metrics["step"]))]
