@@ -44,6 +44,8 @@ TENSORBOARD = "tensorboard"
 STAGES = "stages.json"
 STAGE_FOLDERS = "stages"
 IMPROVEMENT = "improvement.json"
+RESULT = "result"
+"""In the folder of a stage: the checkpoint that the next one begins with."""
 
 # In a checkpoint
 STEP = "step-"

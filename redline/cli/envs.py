@@ -73,7 +73,15 @@ def _list(worlds: tuple[World, ...], output: Output, everything: bool) -> int:
 
 def _facts(world: World) -> dict[str, Any]:
     options = [] if world.options is None else describe_options(world.options)
-    return {"name": world.name, "about": world.about, "options": options}
+    presets = [{"name": name, "about": preset.about} for name, preset in world.presets.items()]
+    return {
+        "name": world.name, "about": world.about, "options": options, "presets": presets, "policies": _policies(world)
+    }  # fmt: skip
+
+
+def _policies(world: World) -> list[str]:
+    """The trained policies that come with a world."""
+    return [] if world.policies is None else list(world.policies())
 
 
 def _print_world(world: World) -> None:
@@ -81,3 +89,9 @@ def _print_world(world: World) -> None:
     for option in _facts(world)["options"]:
         flag = f"--{option['name'].replace('_', '-')} {option['default']}"
         out.print(f"  {flag:<32} {option['about']}", soft_wrap=True, markup=False)
+    for name, preset in world.presets.items():
+        out.print(f"  {f'--preset {name}':<32} {preset.about}", soft_wrap=True, markup=False)
+    for name in _policies(world):
+        out.print(
+            f"  {name:<32} a policy that comes with the package: redline eval {name}", soft_wrap=True, markup=False
+        )

@@ -13,7 +13,7 @@ from redline.errors import RedlineError
 from redline.learn.config import at_least
 from redline.runs import BEST, SEARCH_STATE
 from redline.worlds.naming import with_query
-from redline.worlds.registry import all_worlds, default_world, find_world, require_known, world_of
+from redline.worlds.registry import all_worlds, default_world, find_world, require_known, shipped_policies, world_of
 from redline.worlds.world import World
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class Eval:
     """Who is scored."""
 
     target: tyro.conf.Positional[str]
-    """A run folder, one of its checkpoints, a simple player such as react-restore, or an env, whose players are scored."""
+    """A run folder, one of its checkpoints, a policy that comes with the package (redline envs lists them), a simple
+    player such as react-restore, or an env, whose players are scored."""
     policy: str | None = None
     """A simple player of the env that is named, in place of a trained policy: the world's own page lists them."""
     trust: bool = False
@@ -60,8 +61,9 @@ def _world_named(word: str, trust: bool = False) -> World | None:
     player = next((world for world in all_worlds() if world.is_baseline is not None and world.is_baseline(word)), None)
     if player is not None:
         return player
-    if Path(word).exists():
-        return world_of(_trained_env(Path(word), trust))
+    path = shipped_policies().get(word, Path(word))
+    if path.exists():
+        return world_of(_trained_env(path, trust))
     return find_world(with_query(word, {})[0])
 
 
@@ -87,10 +89,12 @@ def _subject(who: Eval, world: World) -> Subject:
     name = who.target
     if world.is_baseline is not None and world.is_baseline(name):
         return Subject(world.name, {}, who.seed, player=name)
-    if Path(name).exists() and who.policy is None:
-        trained = load_policy(Path(name), who.trust)
-        return Subject(trained.config.env, trained.config.env_options, who.seed, trained)
-    if not Path(name).exists() and _world_named(name) is not None:
+    path = shipped_policies().get(name, Path(name))
+    if path.exists() and who.policy is None:
+        trained = load_policy(path, who.trust)
+        called = name if name in shipped_policies() else ""
+        return Subject(trained.config.env, trained.config.env_options, who.seed, trained, name=called)
+    if not path.exists() and _world_named(name) is not None:
         env, options = with_query(name, {})
         require_known(env)
         return Subject(env, options, who.seed, player=who.policy)

@@ -81,16 +81,16 @@ def run(arguments: list[str]) -> int:
         folder = Folder(resume=resume.resume, eval_episodes=resume.eval_episodes)
         return _go(None, frozenset(), folder, command, resume.trust)
     parts: dict[str, Any] = {"training": TrainConfig}
-    given = arguments
     arguments, name, options = env_parts(arguments, parts)
     kind = combine("Train", **parts, plan=Plan, folder=Folder, saving=Saving, output=Output)
     command = parse("train", kind, arguments)
-    preset = stages.preset_of(name, command, given)
+    given = chosen(kind, arguments)
+    preset = stages.preset_of(name, command, given, options)
     if preset is not None:
-        return stages.begin(preset, name, command, given)
+        return stages.begin(preset, name, command, given, options)
     options = {**command.training.env_options, **options, **changed_options(command)}
     config = dataclasses.replace(command.training, env_options=options)
-    return _go(config, chosen(kind, arguments), command.folder, command)
+    return _go(config, given, command.folder, command)
 
 
 def _parse_resume(arguments: list[str]) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shlex
+import signal
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from redline.cli.worlds import say_to
 from redline.errors import RedlineError, unknown
 from redline.files import warn_on_stderr
 from redline.runs import CONFIG, Run
-from redline.worlds.naming import with_query
 from redline.worlds.registry import world_of
 from redline.worlds.world import Answer, Preset
 
@@ -29,43 +28,36 @@ SIZES = ("num_envs", "num_steps")
 """Settings that replace those of every stage where they are given beside a preset."""
 
 
-def preset_of(name: str, command: Any, arguments: list[str]) -> Preset | None:
-    """The plan to follow: the one that is named, or the world's first where nothing is said about the training."""
-    presets, given = world_of(name).presets, _given(arguments)
+def preset_of(name: str, command: Any, given: frozenset[str], query: dict[str, Any]) -> Preset | None:
+    """The plan to follow: the one that is named, or the world's first where nothing is said about the training.
+
+    `given` are the fields of the command that its arguments name, `query` the options behind the env's name.
+    """
+    presets = world_of(name).presets
     if command.plan.preset is not None:
         if not presets:
             raise RedlineError(f"{name} has no presets. Leave out --preset {command.plan.preset}.")
         if command.plan.preset not in presets:
             raise unknown("preset", command.plan.preset, list(presets))
         preset = presets[command.plan.preset]
-        _refuse(preset, command, given)
+        _refuse(preset, command, given, query)
         return preset
     first = next(iter(presets.values()), None)
     if first is None or "preset" in given or _training_given(command, given) - OPEN:
         return None
-    return first if _options_given(command, arguments) <= set(first.takes) else None
+    return first if {*_options(command, given, query)} <= {*first.takes} else None
 
 
-def _refuse(preset: Preset, command: Any, given: set[str]) -> None:
+def _refuse(preset: Preset, command: Any, given: frozenset[str], query: dict[str, Any]) -> None:
     """Refuse settings that a preset makes itself."""
     own = _training_given(command, given) - OPEN - {*SIZES, "total_steps"}
-    own |= (given & _fields(getattr(command, "env_part", None))) - {*preset.takes}
+    own |= {*_options(command, given, query)} - {*preset.takes}
     for name in sorted(own):
         option = f"--{name.replace('_', '-')}"
         raise RedlineError(
             f"The preset {command.plan.preset} has its own {option}. Leave that out, or train by PPO alone with "
             "--preset none."
         )
-
-
-def _given(arguments: Iterable[str]) -> set[str]:
-    """The options on a command line, by the names of their fields."""
-    found = set()
-    for word in arguments:
-        if word.startswith("--"):
-            name = word[2:].partition("=")[0].replace("-", "_")
-            found |= {name, name.removeprefix("no_")}
-    return found
 
 
 def _fields(part: Any) -> set[str]:
@@ -79,35 +71,25 @@ def _fields(part: Any) -> set[str]:
     return found
 
 
-def _training_given(command: Any, given: set[str]) -> set[str]:
+def _training_given(command: Any, given: frozenset[str]) -> frozenset[str]:
     return given & _fields(command.training)
 
 
-def _query(arguments: list[str]) -> dict[str, Any]:
-    """The options behind the env's name."""
-    name = next((word for word in arguments if "?" in word and not word.startswith("-")), None)
-    return {} if name is None else with_query(name, {})[1]
-
-
-def _options_given(command: Any, arguments: list[str]) -> set[str]:
-    return (_given(arguments) & _fields(getattr(command, "env_part", None))) | {*_query(arguments)}
-
-
-def _options(command: Any, arguments: list[str]) -> dict[str, Any]:
+def _options(command: Any, given: frozenset[str], query: dict[str, Any]) -> dict[str, Any]:
     """The options of the env that were given, defaults among them."""
     part = getattr(command, "env_part", None)
-    return {**_query(arguments), **{name: getattr(part, name) for name in _given(arguments) & _fields(part)}}
+    return {**query, **{name: getattr(part, name) for name in given & _fields(part)}}
 
 
-def begin(preset: Preset, name: str, command: Any, arguments: list[str]) -> int:
+def begin(preset: Preset, name: str, command: Any, given: frozenset[str], query: dict[str, Any]) -> int:
     """Follow a plan from its beginning."""
     say = say_to(command.output)
     say("Loading torch …")
     from redline.learn.stages import Chain, plan_config, smaller
 
-    asked = dataclasses.replace(command.training, total_steps=None, env_options=_options(command, arguments))
+    asked = dataclasses.replace(command.training, total_steps=None, env_options=_options(command, given, query))
     stages = preset.stages(asked)
-    sizes = {size: getattr(command.training, size) for size in SIZES if size in _given(arguments)}
+    sizes = {size: getattr(command.training, size) for size in SIZES if size in given}
     stages = [dataclasses.replace(each, config=dataclasses.replace(each.config, **sizes)) for each in stages]
     if command.training.total_steps is not None:
         stages = smaller(stages, command.training.total_steps)
@@ -150,12 +132,15 @@ def _follow(chain: Chain, eval_episodes: int | None, output: Output) -> int:
         if not left:
             return _finished(chain, output)
         warm_up(left[0][1].config)
-        for number, stage in left:
-            say(f"Stage {number + 1} of {len(chain.stages)}, {stage.name}: {_describe(stage)}")
-            code = _do(chain, number, stage, output)
-            if code:
-                return code
-            say(f"  {_outcome(chain.done[-1])}")
+        try:
+            for number, stage in left:
+                say(f"Stage {number + 1} of {len(chain.stages)}, {stage.name}: {_describe(stage)}")
+                code = _do(chain, number, stage, output)
+                if code:
+                    return code
+                say(f"  {_outcome(chain.done[-1])}")
+        except KeyboardInterrupt:  # between two stages
+            return _interrupted(chain, 128 + signal.SIGINT)
         _tell(chain, eval_episodes, time.monotonic() - started, before, output)
     return 0
 
@@ -186,8 +171,7 @@ def _do(chain: Chain, number: int, stage: Stage, output: Output) -> int:
     if trouble:
         raise type(trouble)(f"{trouble}\nredline: stopped in stage {number + 1}. {_how_to_go_on(chain, saved)}")
     if interrupt:
-        warn_on_stderr(f"redline: interrupted in stage {number + 1}. {_how_to_go_on(chain, saved)}")
-        return interrupt.exit_code
+        return _interrupted(chain, interrupt.exit_code, saved)
     chain.finish(number, session, time.monotonic() - started)
     return 0
 
@@ -199,9 +183,13 @@ def _improve(chain: Chain, number: int) -> int:
     with interrupt.listening(), contextlib.suppress(Abandoned):
         chain.improve(number)
     if interrupt and len(chain.done) == number:
-        warn_on_stderr(f"redline: interrupted in stage {number + 1}. {_how_to_go_on(chain, True)}")
-        return interrupt.exit_code
+        return _interrupted(chain, interrupt.exit_code)
     return 0
+
+
+def _interrupted(chain: Chain, code: int, saved: bool = True) -> int:
+    warn_on_stderr(f"redline: interrupted in stage {len(chain.done) + 1}. {_how_to_go_on(chain, saved)}")
+    return code
 
 
 def _how_to_go_on(chain: Chain, saved: bool) -> str:

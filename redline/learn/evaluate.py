@@ -46,6 +46,8 @@ class Trained:
     config: TrainConfig
     path: Path
     step: int
+    decided: bool = False
+    """Whether it was made to play its likeliest actions: the result of a preset."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,19 @@ class Subject:
     seed: int
     trained: Trained | None = None
     player: str | None = None
+    name: str = ""
+    """What a trained policy is called, where it has a name."""
 
     @property
     def about(self) -> dict[str, Any]:
         """Who it is, as plain data."""
         if self.trained is None:
             return {"policy": self.player} if self.player else {}
-        return {"policy": str(self.trained.path), "step": self.trained.step, "env": self.trained.config.env}
+        return {
+            "policy": self.name or str(self.trained.path),
+            "step": self.trained.step,
+            "env": self.trained.config.env,
+        }
 
 
 def score(returns: np.ndarray) -> Score:
@@ -85,7 +93,7 @@ def load_policy(path: Path, trust: bool = False) -> Trained:
     env = make_env(config.env, 1, **config.env_options, **encoded)
     policy = make_policy(env, config, seed=0)
     policy.load(below(found.arrays, "policy"))
-    return Trained(policy, config, found.path, found.step)
+    return Trained(policy, config, found.path, found.step, decided=found.values.get("preset") is not None)
 
 
 def play(env: VectorEnv, policy: Acting, episodes: int, seed: int) -> np.ndarray:

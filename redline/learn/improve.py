@@ -18,6 +18,7 @@ import torch
 
 from redline.errors import RedlineError
 from redline.learn.adam import Adam
+from redline.learn.config import at_least
 from redline.learn.distinct import Distinct, as_words
 from redline.learn.heads.categorical import MASKED, Categorical
 from redline.learn.judge import Arena, Difference, Judge, Likeliest, weights_by_age
@@ -67,6 +68,15 @@ class Improvement:
     """Gradient steps that teach the switches."""
     rounds: int = 1
     """Times to do all of this."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        at_least(1, episodes=self.episodes, states=self.states, least_visits=self.least_visits, horizon=self.horizon)
+        at_least(1, tries=self.tries, finalists=self.finalists, rounds=self.rounds, attempts=self.attempts)
+        at_least(2, deciding=self.deciding, judging=self.judging)
+        at_least(0, lessons=self.lessons)
+        if any(length < 1 for length in self.lengths):
+            raise RedlineError(f"An episode cannot have {min(self.lengths)} steps. Try --lengths 30,50,100.")
 
 
 @dataclass(frozen=True)
@@ -329,7 +339,7 @@ def distil(
     # rare states count more than their share: they are many, and some of them matter
     shares = moments.visits.astype(np.float64) ** 0.7
     shares /= shares.sum()
-    changed = np.array([each.state for each in switches])
+    changed = np.array([each.state for each in switches], np.int64)
     optimizer = Adam(policy.weights, 2e-3)
     for lesson in range(lessons):
         optimizer.learning_rate = 2e-3 * (1 - lesson / lessons)

@@ -22,18 +22,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from redline.errors import RedlineError
 from redline.learn import checkpoint
-from redline.learn.config import Saving, TrainConfig, config_from_json, config_to_json
+from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.evaluate import Trained, load_policy
 from redline.learn.grow import grow
 from redline.learn.improve import Improvement, improve
 from redline.learn.judge import Arena, Difference, Judge
 from redline.learn.policy import Policy
 from redline.learn.session import Session
+from redline.learn.stored import from_json
 from redline.learn.train import Trainer, make_policy, spread_seed
+from redline.learn.trust import require_trusted
 from redline.metrics import MetricsLog, load_metrics
-from redline.runs import BREAKDOWN, CHECKPOINTS, IMPROVEMENT, STAGE_FOLDERS, STAGES, STEP, Run
+from redline.runs import BREAKDOWN, CHECKPOINTS, IMPROVEMENT, RESULT, STAGE_FOLDERS, STAGES, STEP, Run
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown, merge
 from redline.timing.stopwatch import Stopwatch
@@ -98,10 +99,12 @@ def _scaled(stage: Stage, share: float) -> Stage:
 class Chain:
     """A plan on its way: a run folder whose stages follow one another."""
 
-    def __init__(self, run: Run, saving: Saving, warn: Say, say: Say) -> None:
+    def __init__(self, run: Run, saving: Saving, warn: Say, say: Say, trust: bool = False) -> None:
+        """A run that this user has not made is refused if it names code, unless `trust` says that this is fine."""
+        require_trusted(run.config, run.path, trust)
         self.run, self.saving, self._warn, self._say = run, saving, warn, say
         self.preset = str(run.config["preset"])
-        self.stages = [_stage_from_json(each) for each in run.config["stages"]]
+        self.stages = [from_json(Stage, each, "stage") for each in run.config["stages"]]
         self.done: list[dict[str, Any]] = run.read_json(STAGES)["stages"] if (run.path / STAGES).exists() else []
 
     @property
@@ -176,8 +179,8 @@ class Chain:
         return policy
 
     def result(self) -> Trained:
-        """The policy after the latest stage."""
-        return load_policy(self.run.path)
+        """The policy after the latest stage that is over."""
+        return load_policy(self.folder(len(self.done) - 1) / RESULT)
 
     def _begin_with(self, policy: Policy) -> None:
         """Have a fresh policy begin with what was learned before."""
@@ -203,6 +206,8 @@ class Chain:
         arrays = {f"policy.{name}": array for name, array in policy.arrays().items()}
         values = {"config": config_to_json(config), "version": __version__, "preset": self.preset}
         step = self.step + int(facts["steps"])
+        # a plan that is killed between these finds the result of the stage before, and does this one's end again
+        checkpoint.save(self.folder(number) / RESULT, step, arrays, values, 1)
         checkpoint.save(self.run.checkpoints, step, arrays, values, self.saving.keep)
         self.done.append({"name": self.stages[number].name, "folder": self.folder(number).name, **facts})
         self.run.write_json(STAGES, {"preset": self.preset, "stages": self.done})
@@ -255,25 +260,5 @@ def seeded(stages: list[Stage], seed: int) -> list[Stage]:
     ]
 
 
-def _stage_from_json(data: dict[str, Any]) -> Stage:
-    def with_lengths(kind: type, found: dict[str, Any] | None) -> Any:
-        return None if found is None else kind(**{**found, "lengths": tuple(found["lengths"])})
-
-    try:
-        parts = {
-            "config": config_from_json(data["config"]),
-            "improve": with_lengths(Improvement, data["improve"]),
-            "guard": with_lengths(Guard, data["guard"]),
-        }
-        return Stage(**{**data, **parts})
-    except (KeyError, TypeError) as error:
-        raise RedlineError(
-            f"A stage of this run cannot be read ({error}). It was written by another version."
-        ) from error
-
-
 def _rows(metrics: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    return [
-        {name: float(column[k]) for name, column in metrics.items() if np.isfinite(column[k])}
-        for k in range(len(metrics["step"]))
-    ]
+    return [{name: float(column[k]) for name, column in metrics.items()} for k in range(len(metrics["step"]))]

@@ -13,6 +13,7 @@ from redline.report.charts.bar_chart import share_bar
 from redline.report.charts.line_chart import Series, line_chart
 from redline.report.draw import NOTHING, Drawing, fixed, short, write_picture
 from redline.report.page import Section, facts, figure, settings_table, table, write_page
+from redline.report.stages import stage_sections
 from redline.runs import BREAKDOWN, LEARNING_PNG, REPORT, SCORES, Run
 from redline.timing.breakdown import Breakdown
 from redline.timing.rows import leaves, rows
@@ -28,6 +29,7 @@ def write_report(run: Run) -> Path:
     sections = [
         Section("In short", _headline(metrics)),
         *sections_of(run),
+        *stage_sections(run),
         Section("Learning", _learning(metrics)),
         *_time(run),
         Section("Settings", settings_table(run.config)),

@@ -59,6 +59,18 @@ PARTS = (
     ),
     Part("Logging and checkpoints", (("log",),)),
 )  # fmt: skip
+IMPROVEMENT = Part(
+    "Improvement by rollouts",
+    (("improve",),),
+    (
+        Part("meeting states", (("improve", "visit"),)),
+        Part("rollouts", (("improve", "rollouts"),)),
+        Part("distillation", (("improve", "distil"),)),
+        Part("acceptance test", (("improve", "judge"),)),
+        Part("the rest of it", (("improve", OWN),)),
+    ),
+)
+"""A row of runs that have it only."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,7 @@ class Row:
 def rows(breakdown: Breakdown, details: bool = True) -> list[Row]:
     """All rows, parents before children, and last what no span accounts for. Details without time are left out."""
     found: list[Row] = []
-    for part in PARTS:
+    for part in (*PARTS, *((IMPROVEMENT,) if ("improve",) in breakdown.seconds else ())):
         found.append(_row(breakdown, part, 0))
         if details:
             found += [row for row in (_row(breakdown, each, 1) for each in part.parts) if row.seconds or row.calls]
@@ -106,8 +118,8 @@ def _seconds(breakdown: Breakdown, path: SpanPath) -> float:
 
 
 def _unaccounted(breakdown: Breakdown) -> Row:
-    """Total minus the five rows."""
-    known = {("collect",), ("learn",), ("log",)}
+    """Total minus the rows before it."""
+    known = {("collect",), ("learn",), ("log",), ("improve",)}
     strangers = sum(breakdown.seconds[path] for path in breakdown.children() if path not in known)
     seconds = breakdown.unaccounted_seconds + strangers
     return Row(UNACCOUNTED, 0, seconds, _share(breakdown, seconds))

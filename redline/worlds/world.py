@@ -142,8 +142,6 @@ class World:
     """Fits these settings to the env and the steps asked for, once the env has been looked at; those named stay."""
     presets: Mapping[str, Preset] = field(default_factory=dict)
     """Training plans by name. The first is followed where nothing is said about the training at all."""
-    shipped: Mapping[str, Path] = field(default_factory=dict)
-    """Trained policies that come with the package: by name, the folder of a checkpoint."""
     summarise: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None
     """More numbers about the episodes that ended in an update, from what the env said about each of them."""
     progress: Callable[[dict[str, float]], str] | None = None

@@ -1,11 +1,13 @@
 """CAGE Challenge 2: defend a network of 13 hosts. Compiled, and beside it the original simulator."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from redline.worlds.cage2.rules.scenario import Scenario
 from redline.worlds.world import Answer, GymnasiumId, Named, Original, Preset, World, reaches_nothing
 
 _HERE = "redline.worlds.cage2"
+_CHAMPIONS = Path(__file__).parent / "champions"
 _PROTOCOL: Named[Callable[..., Answer]] = Named(f"{_HERE}.protocol:grade_protocol")
 
 CAGE2 = World(
@@ -32,6 +34,7 @@ CAGE2 = World(
             grade=_PROTOCOL,
         ),
     },
+    policies=lambda: {"champion": _CHAMPIONS / "leaderboard", "champion-final": _CHAMPIONS / "final"},
     eval_episodes=1000,
     grade=Named(f"{_HERE}.protocol:grade"),
     is_baseline=Named(f"{_HERE}.baselines:is_baseline"),

@@ -63,8 +63,10 @@ def champion(asked: TrainConfig) -> list[Stage]:
         plan.ppo("memory", 28_000_000, WIDE, heat=0.6),
         plan.improve(),
         plan.ppo("again", 18_000_000, FINE),
-        plan.improve(),
+        plan.improve(states=700),
+        plan.ppo("once-more", 18_000_000, FINE),
+        plan.improve(states=900),
         plan.ppo("polish", 18_000_000, FINE),
-        plan.improve(rounds=2),
+        plan.improve(states=900),
     ]
     return seeded(stages, asked.seed)

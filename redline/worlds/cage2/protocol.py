@@ -77,7 +77,7 @@ class Protocol:
     green_agent: str = "SleepAgent"
     """Green agent: SleepAgent, as the protocol has it, or GreenAgent."""
     deterministic: bool = False
-    """Always take the likeliest action instead of drawing one."""
+    """Always take the likeliest action instead of drawing one; the result of a preset always does."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played."""
@@ -165,19 +165,22 @@ def run(subject: Subject, options: Protocol, say: Say) -> Answer:
     """Play the protocol with a trained policy or a baseline."""
     player: Policy | str
     if subject.trained is not None:
-        player, name = subject.trained.policy, str(subject.trained.path)
+        player, name = subject.trained.policy, subject.name or str(subject.trained.path)
+        likeliest = options.deterministic or subject.trained.decided
     else:
         player = name = _required_baseline(subject)
+        likeliest = options.deterministic
     lengths = tuple(dict.fromkeys(options.lengths))
     agents, rule_sets = chosen("red agent", options.red_agent, RED_AGENTS), chosen("rule set", options.rules, RULES)
     scenario = dataclasses.replace(Scenario(**subject.env_options), green_agent=options.green_agent)
     scores = evaluate_cage2(
         player, scenario, episodes=options.episodes, lengths=lengths, red_agents=agents, rule_sets=rule_sets,
-        seed=subject.seed, deterministic=options.deterministic,
+        seed=subject.seed, deterministic=likeliest,
     )  # fmt: skip
     rows = [dataclasses.asdict(each) for each in scores]
     settings = [(agent, length) for length in lengths for agent in agents]
-    title = f"{name}: {options.episodes:,} episodes a cell, mean return ± standard error"
+    how = "likeliest actions, " if likeliest else ""
+    title = f"{name}: {how}{options.episodes:,} episodes a cell, mean return ± standard error"
     lines: list[RenderableType] = [title, _table(scores, settings, rule_sets), _note(scenario)]
     return Answer({**subject.about, "scores": rows, **_totals(scores)}, lines)
 

@@ -1,0 +1,111 @@
+"""`redline improve`: improve a trained policy by rollouts, and keep the better one as a run of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from redline.cli.console import out, print_json
+from redline.cli.options import Output, combine, parse
+from redline.cli.worlds import say_to
+from redline.errors import RedlineError
+from redline.learn.config import at_least
+from redline.runs import BREAKDOWN, IMPROVEMENT, Run
+from redline.worlds.registry import shipped_policies
+
+if TYPE_CHECKING:
+    from redline.learn.evaluate import Trained
+    from redline.learn.improve import Gains
+
+ABOUT = """Improve a trained policy by rollouts (rollout policy iteration).
+
+The commonest observations that the policy meets are taken one by one: every action is tried from there, the policy plays on,
+and where another action does better beyond doubt, the policy is taught it. For compiled worlds with a choice of actions. The
+result plays its likeliest actions, and is never worse on the episodes that judge it."""
+
+
+@dataclass(frozen=True)
+class Improve:
+    """What is improved, and where the result goes."""
+
+    policy: tyro.conf.Positional[str]
+    """A run folder, one of its checkpoints, or a policy that comes with the package."""
+    seed: int = 0
+    """All randomness follows from it: same seed, same result."""
+    threads: int = 0
+    """Threads that play; 0 takes one per core. They change the speed, never the result."""
+    runs: Path = Path("runs")
+    """Folder that gets a new folder for the result."""
+    run_dir: Path | None = None
+    """Use exactly this folder instead."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        at_least(0, seed=self.seed, threads=self.threads)
+
+
+def run(arguments: list[str]) -> int:
+    """Parse, improve, print."""
+    from redline.learn.improve import Improvement
+
+    kind = combine("Command", what=Improve, how=Improvement, output=Output)
+    kind.__doc__ = ABOUT
+    command: Any = parse("improve", kind, arguments)
+    what, output = command.what, command.output
+    trained = _trained(what.policy)
+    gains, breakdown = _improve(trained, command.how, what, output)
+    found = _save(trained, gains, breakdown, what)
+    if output.json:
+        data = {"run": str(found.path), "before": gains[0].before, "after": gains[-1].after}
+        print_json({**data, "rounds": [each.to_json() for each in gains]})
+    else:
+        first, last = gains[0], gains[-1]
+        out.print(
+            f"Score: {first.before:.2f} → [bold]{last.after:.2f}[/bold] (± {last.stderr:.2f}), "
+            f"{sum(each.taken for each in gains)} switches.\nRun folder: {found.path}",
+            soft_wrap=True,
+        )
+    return 0
+
+
+def _trained(name: str) -> Trained:
+    from redline.learn.evaluate import load_policy
+
+    path = shipped_policies().get(name, Path(name))
+    if not path.exists():
+        raise RedlineError(f"There is no run, checkpoint or policy {name}. Pass a run folder.")
+    return load_policy(path)
+
+
+def _improve(trained: Trained, how: Any, what: Improve, output: Output) -> tuple[list[Gains], dict[str, Any]]:
+    from redline.learn.improve import improve
+    from redline.learn.judge import Arena
+    from redline.threads import use_threads
+    from redline.timing.stopwatch import Stopwatch
+
+    arena = Arena(trained.config.env, trained.config.env_options, use_threads(what.threads)[0])
+    watch = Stopwatch()
+    with watch.span("improve"):
+        gains = improve(trained.policy, arena, how, what.seed, watch, say_to(output))
+    return gains, watch.lap().to_json()
+
+
+def _save(trained: Trained, gains: list[Gains], breakdown: dict[str, Any], what: Improve) -> Run:
+    """A run folder with the better policy and how it came about."""
+    from redline.learn import checkpoint
+    from redline.learn.config import config_to_json
+    from redline.version import __version__
+
+    config = config_to_json(dataclasses.replace(trained.config, seed=what.seed))
+    name = f"{trained.config.env.replace('/', '-')}-improved"
+    found = Run.at(what.run_dir, config) if what.run_dir else Run.create(what.runs, name, config)
+    arrays = {f"policy.{key}": array for key, array in trained.policy.arrays().items()}
+    values = {"config": config, "version": __version__, "preset": "improve"}
+    checkpoint.save(found.checkpoints, trained.step, arrays, values)
+    found.write_json(IMPROVEMENT, {"rounds": [each.to_json() for each in gains]})
+    found.write_json(BREAKDOWN, breakdown)
+    return found

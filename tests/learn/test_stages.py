@@ -1,0 +1,150 @@
+"""Plans in stages: what one stage learned is where the next begins, and a plan that was stopped goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from redline.cli import main
+from redline.learn.checkpoint import load, resolve
+from redline.learn.config import TrainConfig
+from redline.learn.evaluate import load_policy
+from redline.learn.stages import Chain, plan_config, smaller
+from redline.metrics import load_metrics
+from redline.runs import Run
+from redline.worlds.cage2.presets import champion, short
+from redline.worlds.registry import world_of
+
+SMALL = ["--num-envs", "8", "--num-steps", "20", "--total-steps", "1280", "--threads", "1", "--quiet"]
+
+
+def train(folder: Path, *more: str) -> int:
+    return main(["train", "cage2", "--preset", "short", *SMALL, "--run-dir", str(folder), *more])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plan") / "run"
+    assert train(folder, "--eval-episodes", "4") == 0
+    return Run.open(folder)
+
+
+def weights(path: Path) -> dict[str, np.ndarray]:
+    return load_policy(path).policy.arrays()
+
+
+def test_a_plan_leaves_a_run_with_a_policy_a_score_and_a_report(run):
+    assert load_policy(run.path).decided
+    assert {each["length"] for each in run.read_json("scores.json")["scores"]} == {30, 50, 100}
+    page = (run.path / "report.html").read_text()
+    assert "Stages" in page
+    assert "1-table" in page
+    kinds = [(each["name"], each["kind"]) for each in run.read_json("stages.json")["stages"]]
+    assert kinds == [("table", "ppo"), ("memory", "ppo"), ("improve", "improve"), ("polish", "ppo")]
+
+
+def test_the_metrics_of_all_stages_are_those_of_one_run(run):
+    metrics = load_metrics(run.metrics)
+    assert (np.diff(metrics["step"]) > 0).all()
+    assert sorted(set(metrics["stage"])) == [1, 2, 4]
+    assert metrics["step"][-1] == sum(each["steps"] for each in run.read_json("stages.json")["stages"])
+
+
+def test_rules_are_those_of_the_board_unless_others_are_asked_for():
+    def rules(*options: str) -> str:
+        asked = TrainConfig("cage2", dict(option.split("=") for option in options))
+        return str(short(asked)[-1].config.env_options["rules"])
+
+    assert rules() == "leaderboard"
+    assert rules("rules=final") == "final"
+
+
+def test_stages_have_seeds_of_their_own_and_follow_from_that_of_the_plan():
+    seeds = [stage.config.seed for stage in champion(TrainConfig("cage2", seed=5))]
+    assert len(set(seeds)) == len(seeds)
+    assert seeds == [stage.config.seed for stage in champion(TrainConfig("cage2", seed=5))]
+    assert not {*seeds} & {stage.config.seed for stage in champion(TrainConfig("cage2", seed=6))}
+
+
+def test_a_plan_is_written_down_whole(tmp_path):
+    stages = smaller(champion(TrainConfig("cage2")), 100_000)
+    run = Run.at(tmp_path / "run", plan_config("champion", stages))
+    chain = Chain(Run.open(run.path), None, print, print)  # type: ignore[arg-type]
+    assert chain.stages == stages
+    assert sum(stage.steps for stage in stages) == pytest.approx(100_000, rel=0.01)
+
+
+def test_a_finished_plan_has_nothing_to_go_on_with(run, capsys):
+    assert main(["train", "--resume", str(run.path), "--quiet"]) == 0
+    assert "finished" in capsys.readouterr().out
+
+
+def test_a_plan_that_was_stopped_between_stages_goes_on_to_the_same_policy(run, tmp_path):
+    other = tmp_path / "run"
+    assert train(other, "--eval-episodes", "0") == 0
+    found = Run.open(other).read_json("stages.json")
+    first = load(resolve(other / "stages" / "1-table"))
+    # as if it had been killed after the first stage: its result is there, and nothing of the later ones
+    (other / "stages.json").write_text(json.dumps({**found, "stages": found["stages"][:1]}))
+    for path in sorted((other / "checkpoints").iterdir()):
+        if int(path.name.removeprefix("step-")) > first.step:
+            subprocess.run(["rm", "-r", str(path)], check=True)
+    for later in sorted((other / "stages").iterdir())[1:]:
+        subprocess.run(["rm", "-r", str(later)], check=True)
+    assert main(["train", "--resume", str(other), "--quiet", "--eval-episodes", "0"]) == 0
+    assert all((weights(other)[name] == array).all() for name, array in weights(run.path).items())
+
+
+def test_ctrl_c_says_how_to_go_on_and_that_ends_where_it_would_have(run, tmp_path):
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "redline", "train", "cage2", "--preset", "short", *SMALL, "--run-dir", str(folder)]
+    process = subprocess.Popen([*command, "--eval-episodes", "0"], stderr=subprocess.PIPE, text=True, env=os.environ)
+    limit = time.monotonic() + 120
+    while not (folder / "stages.json").exists() and time.monotonic() < limit and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    if process.returncode:  # it may have been quicker than the signal
+        assert process.returncode == 130
+        assert f"redline train --resume {folder}" in said
+        assert main(["train", "--resume", str(folder), "--quiet", "--eval-episodes", "0"]) == 0
+    assert all((weights(folder)[name] == array).all() for name, array in weights(run.path).items())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--preset", "chompion"], "champion"),
+        (["--preset", "champion", "--learning-rate", "0.1"], "--learning-rate"),
+        (["--preset", "champion", "--tidy", "0.1"], "--tidy"),
+        (["--preset", "short", "--red-agent", "RedMeanderAgent"], "--red-agent"),
+    ],
+)
+def test_what_a_preset_cannot_do_is_said_in_one_line(options, words, capsys):
+    assert main(["train", "cage2", *options]) == 2
+    said = capsys.readouterr().err.strip()
+    assert words in said
+    assert "\n" not in said
+
+
+def test_a_world_without_presets_says_so(capsys):
+    assert main(["train", "slow", "--preset", "short"]) == 2
+    assert "no presets" in capsys.readouterr().err
+
+
+def test_settings_of_ones_own_are_trained_with_by_ppo_alone(tmp_path):
+    small = ["--num-envs", "4", "--num-steps", "8", "--total-steps", "32", "--eval-episodes", "0", "--quiet"]
+    assert main(["train", "cage2", *small, "--run-dir", str(tmp_path / "run")]) == 0
+    assert "stages" not in Run.open(tmp_path / "run").config
+
+
+def test_the_first_preset_is_the_short_one():
+    assert next(iter(world_of("cage2").presets)) == "short"
