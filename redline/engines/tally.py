@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from redline.errors import RedlineError
 from redline.rollout import Outcome, Rollout
+from redline.worlds.ranges import require_in_range
+
+MOST = 2**53
 
 
 class Tally:
@@ -58,4 +62,9 @@ class Tally:
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
-        self._returns[:], self._lengths[:] = snapshot["returns"], snapshot["lengths"]
+        for name, array in (("returns", self._returns), ("lengths", self._lengths)):
+            saved = snapshot.get(name)
+            if saved is None or saved.shape != array.shape or saved.dtype != array.dtype:
+                raise RedlineError(f"The saved {name} do not fit {len(array)} envs. Make them as they were made then.")
+            require_in_range(name, saved, {"": (-MOST, MOST) if name == "returns" else (0, MOST)})
+            array[:] = saved

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 
 from redline.compiled.speed import inlined, kernel
 from redline.errors import RedlineError
+from redline.worlds.ranges import WAY_OUT, require_in_range, require_truth
 
 BITS = 63
 """Bits of a word that are filled; the sign is left alone."""
@@ -44,6 +45,9 @@ class Encoding(Protocol):
     def decode(self, stored: np.ndarray) -> np.ndarray:
         """The numbers [n, size] of stored observations [n, *shape]; refused if they are in another form."""
 
+    def require_possible(self, stored: np.ndarray) -> None:
+        """Refuse observations from a file that no env could have given and `decode` could not take."""
+
 
 @dataclass(frozen=True)
 class Plain:
@@ -70,6 +74,14 @@ class Plain:
         require_form(self, stored)
         return stored.reshape(len(stored), -1)
 
+    def require_possible(self, stored: np.ndarray) -> None:
+        """Refuse what is no number."""
+        require_form(self, stored)
+        if self.dtype.kind == "b":
+            require_truth("observations", stored)
+        elif self.dtype.kind == "f" and not np.isfinite(stored).all():
+            raise RedlineError(f"The saved observations hold values that are no numbers. {WAY_OUT}")
+
 
 @dataclass(frozen=True)
 class OneHot:
@@ -94,6 +106,11 @@ class OneHot:
         """Rows float32 with a 1 in the place of the state."""
         require_form(self, stored)
         return np.eye(self.count, dtype=np.float32)[stored - self.first]
+
+    def require_possible(self, stored: np.ndarray) -> None:
+        """Refuse the number of no state."""
+        require_form(self, stored)
+        require_in_range("observations", stored, {"": (self.first, self.first + self.count - 1)})
 
 
 class Field(NamedTuple):
@@ -142,6 +159,10 @@ class Words:
         _decode_words(stored, self._word, self._shift, self._mask, values)
         values[:, len(self._word) :] = self._constant
         return values
+
+    def require_possible(self, stored: np.ndarray) -> None:
+        """Any bits are numbers."""
+        require_form(self, stored)
 
 
 @inlined
