@@ -20,6 +20,7 @@ from redline.rollout import Acting, Outcome, Rollout, remembering
 from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.timing.workers import WorkerTimes
+from redline.worlds.ranges import require_truth
 
 
 class Lockstep:
@@ -100,10 +101,16 @@ class Lockstep:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
-        assert isinstance(self.envs, Savable)
-        self._obs = self.envs.restore(snapshot)
-        self._masks = snapshot.get("masks")
+        if not isinstance(self.envs, Savable):
+            raise RedlineError("These envs cannot be put into a state from a file. Begin a new run.")
         self._tally.restore(snapshot)
+        masks = snapshot.get("masks")
+        if (masks is None) != (self._masks is None) or (masks is not None and masks.shape != self._masks.shape):  # type: ignore[union-attr]
+            raise RedlineError("The saved masks do not fit these envs. Make them as they were made then.")
+        if masks is not None:
+            require_truth("masks", masks)
+        self._obs = self.envs.restore(snapshot)
+        self._masks = masks
 
     def close(self) -> None:
         """Close the envs."""

@@ -12,6 +12,7 @@ from redline.engines.faults import Death
 from redline.engines.settings import worker_plan
 from redline.engines.spec import EnvDescription, Snapshot
 from redline.engines.tally import PlayedEpisode, write_episodes
+from redline.engines.vectors import TALLIED, require_rows
 from redline.engines.workers.child import ResetEach, StepEach, StepProgress
 from redline.engines.workers.parent import EnvWorkers, WorkerAnswer, WorkerProcess
 from redline.errors import RedlineError
@@ -160,12 +161,24 @@ class Ready:
         self._returns[i], self._lengths[i] = 0.0, 0
 
     def snapshot(self) -> Snapshot | None:
-        """Envs that are at steps of their own cannot be saved."""
-        return None
+        """Between two collects all envs wait for an action, so those of a compiled world can be saved."""
+        parts = self.env_workers.snapshots()
+        if parts is None or not self._has_obs.all():
+            return None
+        state = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return {**state, "returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
     def restore(self, snapshot: Snapshot) -> None:
-        """There is no snapshot of such an engine."""
-        raise NotImplementedError("Envs that are at steps of their own have no snapshots to go on from.")
+        """Go on from a snapshot, once the episodes that began with the workers are told of."""
+        nobody = _Columns(1, self.num_envs, 0, self.env.single_action_space)
+        while not self._has_obs.all():
+            for worker, answer in self.env_workers.wait():
+                self._receive(worker, answer, nobody)
+        state = {name: array for name, array in snapshot.items() if name not in TALLIED}
+        require_rows(snapshot, self.num_envs)
+        workers = self.env_workers.workers
+        self.env_workers.restore([{name: array[worker.ids] for name, array in state.items()} for worker in workers])
+        self._returns[:], self._lengths[:] = snapshot["returns"], snapshot["lengths"]
 
     def close(self) -> None:
         """End the workers."""

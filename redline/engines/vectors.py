@@ -21,6 +21,8 @@ from redline.engines.workers.stepping import StepReport
 from redline.errors import RedlineError
 from redline.timing.workers import WorkerTimes
 
+TALLIED = ("returns", "lengths", "masks")
+"""What a snapshot holds beside the envs themselves."""
 Seeds = int | list[int | None] | None
 StepAnswer = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
@@ -179,6 +181,18 @@ class SerialVectorEnv(SupervisedVectorEnv):
             alive = [i for each in report.failures for i in self.faults.decide(each, [each.env], each.lost)]
             report = self._envs.reset(alive, [self.faults.seeds[i] for i in alive])
 
+    def snapshot(self) -> Snapshot | None:
+        """Everything needed to go on from here, if the envs can tell."""
+        return self._envs.snapshot()
+
+    def restore(self, snapshot: Snapshot) -> np.ndarray:
+        """Go on from a snapshot; returns the observations it stopped at."""
+        state = {name: array for name, array in snapshot.items() if name not in TALLIED}
+        require_rows(state, self.num_envs)
+        self._envs.restore(state)
+        self._begun = True
+        return self._given(self.buffers.obs)
+
     def close_extras(self, **kwargs: Any) -> None:
         """Close the envs."""
         self._envs.close()
@@ -236,12 +250,19 @@ class WorkerVectorEnv(SupervisedVectorEnv):
 
     def restore(self, snapshot: Snapshot) -> np.ndarray:
         """Go on from a snapshot; returns the observations it stopped at."""
-        names = [name for name in snapshot if len(snapshot[name]) == self.num_envs]
+        require_rows(snapshot, self.num_envs)
         workers = self.env_workers.workers
-        self.env_workers.restore([{name: snapshot[name][worker.ids] for name in names} for worker in workers])
+        self.env_workers.restore([{name: snapshot[name][worker.ids] for name in snapshot} for worker in workers])
         self._begun = True
         return self._given(self.buffers.obs)
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the workers."""
         self.env_workers.close()
+
+
+def require_rows(snapshot: Snapshot, num_envs: int) -> None:
+    """Refuse a snapshot of another number of envs."""
+    for name, array in snapshot.items():
+        if array.ndim < 1 or len(array) != num_envs:
+            raise RedlineError(f"The saved {name} do not fit {num_envs} envs. Make them as they were made then.")

@@ -22,6 +22,7 @@ from safetensors.numpy import save as encode_arrays
 from redline.errors import RedlineError
 from redline.files import encode_json, make_folder, reason, sync_folder, write_synced
 from redline.runs import ARRAYS, CHECKPOINTS, MANIFEST, STEP, VALUES, newest_run
+from redline.signature import is_signed, signed
 
 FORMAT = 1
 """Version of this layout; raise it when code written for the old one would misread the new one.
@@ -32,6 +33,7 @@ FORMAT = 1
       manifest.json        {"format": 1,
                             "step": 51200,
                             "files": {"arrays.safetensors": {"bytes": 4096, "sha256": "…"}, "values.json": {…}},
+                            "signature": "…",  by a key of the user's, see `redline.signature`; may be missing
                             "sha256": "…"}   of this object without this entry, as compact JSON with sorted keys
 
 The same folder may hold `.tmp-…` (unfinished or half deleted: rubbish) and `step-….replaced` (what a step held before,
@@ -51,6 +53,7 @@ class Checkpoint:
     step: int
     arrays: dict[str, np.ndarray]
     values: dict[str, Any]
+    ours: bool = False  # whether it is, byte for byte, what this user has saved
 
 
 def save(folder: Path, step: int, arrays: dict[str, np.ndarray], values: dict[str, Any], keep: int = 3) -> Path:
@@ -133,6 +136,7 @@ def _encode(step: int, arrays: dict[str, np.ndarray], values: dict[str, Any]) ->
         "step": step,
         "files": {name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()},
     }
+    manifest = signed(manifest)
     manifest["sha256"] = _manifest_sha256(manifest)
     return files | {MANIFEST: encode_json(manifest)}
 
@@ -218,7 +222,9 @@ def _read(path: Path) -> Checkpoint:
         raise _Damage(f"{path / MANIFEST} is not a manifest: it lacks a valid {error}.") from error
     arrays_data = _read_file(path / ARRAYS, *expected[ARRAYS])
     values_data = _read_file(path / VALUES, *expected[VALUES])
-    return Checkpoint(path, step, _parse_arrays(path / ARRAYS, arrays_data), _parse_json(path / VALUES, values_data))
+    arrays, values = _parse_arrays(path / ARRAYS, arrays_data), _parse_json(path / VALUES, values_data)
+    bare = {name: value for name, value in manifest.items() if name != "sha256"}
+    return Checkpoint(path, step, arrays, values, ours=is_signed(bare))
 
 
 def _read_manifest(file: Path) -> dict[str, Any]:
@@ -263,9 +269,13 @@ def _parse_json(file: Path, data: bytes) -> dict[str, Any]:
 
 def _parse_arrays(file: Path, data: bytes) -> dict[str, np.ndarray]:
     try:
-        return decode_arrays(data)
-    except (SafetensorError, KeyError, ValueError) as error:
+        arrays = decode_arrays(data)
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise _Damage(f"{file} is unreadable: {error}.") from error
+    for name, array in arrays.items():
+        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise _Damage(f"{file} is unreadable: {name!r:.60} holds truth values that are neither true nor false.")
+    return arrays
 
 
 def _way_out(path: Path) -> str:

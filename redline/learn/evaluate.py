@@ -17,7 +17,8 @@ from redline.learn import checkpoint
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
 from redline.learn.policy import Policy
-from redline.learn.train import below, make_policy
+from redline.learn.restoring import refusing
+from redline.learn.train import below, load_weights, make_policy
 from redline.learn.trust import stored_config
 from redline.rollout import Acting, remembering
 from redline.runs import BEST, SCORES, SEARCH_STATE
@@ -92,7 +93,8 @@ def load_policy(path: Path, trust: bool = False) -> Trained:
     encoded = {"encoded": True} if world_of(config.env).compiled else {}
     env = make_env(config.env, 1, **config.env_options, **encoded)
     policy = make_policy(env, config, seed=0)
-    policy.load(below(found.arrays, "policy"))
+    with refusing(str(found.path)):
+        load_weights(policy, below(found.arrays, "policy"))
     return Trained(policy, config, found.path, found.step, decided=found.values.get("preset") is not None)
 
 

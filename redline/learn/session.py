@@ -15,7 +15,7 @@ from redline.files import guarded
 from redline.learn import checkpoint
 from redline.learn.config import Saving, config_to_json
 from redline.learn.train import Trainer, Update
-from redline.learn.trust import stored_config
+from redline.learn.trust import require_checkable, stored_config
 from redline.metrics import MetricsLog
 from redline.runs import BREAKDOWN, SEARCH_STATE, STEP, TENSORBOARD, Run
 from redline.signature import signed
@@ -114,8 +114,10 @@ class Session:
         config = stored_config(run.config, run.path, trust)
         if trust:
             run = run.adopted()
+        if not (found.ours or trust):
+            require_checkable(config, found.path)
         trainer = Trainer(config)
-        if not trainer.restore(found.arrays, found.values):
+        if not trainer.restore(found.arrays, found.values, str(found.path)):
             warn(f"{trainer.config.env} cannot save its envs: they begin new episodes.")
         later = [each for each in run.checkpoints.glob(f"{STEP}*") if each.name > found.path.name]
         if later:

@@ -24,6 +24,7 @@ from redline.learn.imitation import Demonstrations, clone, models, settle
 from redline.learn.network.custom import FORM
 from redline.learn.policy import Module, Policy
 from redline.learn.ppo import PPO
+from redline.learn.restoring import Experience, refusing, require_like, require_numbers, require_steps
 from redline.rollout import Rollout
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown
@@ -185,26 +186,50 @@ class Trainer:
         values = {"step": self.step, "episodes": self.episodes, "number": self.number, "order": self.ppo.order_state()}
         return arrays, {**values, "deduplicated": self._deduplicated}
 
-    def restore(self, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> bool:
-        """Go on from a snapshot. Returns whether the envs go on too (those that cannot be saved begin new episodes)."""
-        self.policy.load(below(arrays, "policy"))
-        self.ppo.restore(below(arrays, "ppo"), values["order"])
-        self.actor.restore(below(arrays, "actor"))
-        self.elite.restore(below(arrays, "elite"))
-        self._earlier.clear()
-        for k in range(self.config.reuse):
-            if saved := below(arrays, f"earlier.{k}"):
-                self._earlier.append(Rollout(**{"masks": None, "episode_metrics": {}, **saved}))  # type: ignore[arg-type]
-        self.step, self.episodes, self.number = values["step"], values["episodes"], values["number"]
-        self._deduplicated = values.get("deduplicated", self.config.dedup)  # earlier versions kept none
+    def restore(self, arrays: dict[str, np.ndarray], values: dict[str, Any], where: str = "The snapshot") -> bool:
+        """Go on from a snapshot. Returns whether the envs go on too (those that cannot be saved begin new episodes).
+
+        It may come from a file, called `where` in errors: all of it is looked through before it is used.
+        """
+        with refusing(where):
+            self._require_possible(arrays, values)
+            load_weights(self.policy, below(arrays, "policy"))
+            self.ppo.restore(below(arrays, "ppo"), values["order"])
+            self.actor.restore(below(arrays, "actor"))
+            self.elite.restore(below(arrays, "elite"))
+            self._earlier.clear()
+            for k in range(self.config.reuse):
+                if saved := below(arrays, f"earlier.{k}"):
+                    self._earlier.append(Rollout(**{"masks": None, "episode_metrics": {}, **saved}))  # type: ignore[arg-type]
+            self.step, self.episodes, self.number = values["step"], values["episodes"], values["number"]
+            self._deduplicated = values.get("deduplicated", self.config.dedup)  # earlier versions kept none
         saved_envs = below(arrays, "engine")
         if saved_envs:
-            self.engine.restore(saved_envs)
+            with refusing(where):
+                self.engine.restore(saved_envs)
         else:  # new episodes, and not the ones that the run began with
             self.engine.close()
             self.engine = make_config_engine(self.config, spread_seed(self.config.seed, 4, self.step)[0])
             self.actor.forget(np.arange(self.config.num_envs))
         return bool(saved_envs)
+
+    def _require_possible(self, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> None:
+        """Refuse a snapshot that no training could have come to."""
+        require_steps(values)
+        env = self.engine.env
+        experience = Experience(self.policy.encoding, env.single_action_space, self.policy.head.num_outputs)
+        ppo, actor = below(arrays, "ppo"), below(arrays, "actor")
+        require_numbers(ppo, "ppo")
+        require_like(ppo, {name: array for name, array in self.ppo.snapshot_arrays().items() if name in ppo}, "ppo")
+        begun = self.actor.snapshot()
+        require_like(actor, {name: begun[name] for name in ("streams", "memories") if name in begun}, "actor")
+        require_numbers({name: actor[name] for name in ("memories",) if name in actor}, "actor")
+        if "known" in actor:
+            experience.require_seen(actor["known"], actor.get("known_masks"))
+        experience.require_elite(below(arrays, "elite"), self.config.num_envs)
+        for k in range(self.config.reuse):
+            if saved := below(arrays, f"earlier.{k}"):
+                experience.require_rollout(saved, f"earlier.{k}")
 
     def close(self) -> None:
         """Let go of the envs."""
@@ -239,6 +264,13 @@ def warm_up(config: TrainConfig) -> None:
     trainer = Trainer(tiny)
     trainer.update()
     trainer.close()
+
+
+def load_weights(policy: Policy, arrays: dict[str, np.ndarray]) -> None:
+    """Give a policy the weights of a checkpoint, if they are weights and fit it."""
+    require_numbers(arrays, "policy")
+    require_like(arrays, policy.arrays(), "policy")
+    policy.load(arrays)
 
 
 def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, config_from_json
 from redline.signature import is_signed
 from redline.worlds.naming import with_query
-from redline.worlds.registry import reaches
+from redline.worlds.registry import is_compiled, make_env, reaches
 
 MOST_LETTERS = 160
 
@@ -37,6 +37,19 @@ def require_trusted(config: dict[str, Any], where: Path, trust: bool = False) ->
         raise RedlineError(
             f"{where} was not made by you on this machine, and would {' and '.join(wishes)}. "
             "If you trust whoever made it, add --trust."
+        )
+
+
+def require_checkable(config: TrainConfig, where: Path) -> None:
+    """Refuse a stranger's checkpoint of envs whose world does not declare what their state may be."""
+    if not is_compiled(config.env):
+        return
+    env = make_env(config.env, 1, **config.env_options)
+    fields: list[str] = getattr(env, "undeclared_fields", list)()
+    if fields:
+        raise RedlineError(
+            f"{where} was not saved by you, and the world of {config.env} does not declare the range of {fields[0]}, so it "
+            "cannot be checked (see Rules.ranges). If you trust whoever made it, add --trust."
         )
 
 

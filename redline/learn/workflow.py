@@ -19,7 +19,8 @@ from redline.learn import checkpoint
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig, config_from_json, config_to_json
 from redline.learn.policy import Policy
-from redline.learn.train import Trainer, below, make_policy
+from redline.learn.restoring import refusing
+from redline.learn.train import Trainer, below, load_weights, make_policy
 from redline.learn.trust import stored_config
 from redline.runs import UNDER_WAY
 from redline.signature import signed
@@ -110,7 +111,8 @@ def _save(trainer: Trainer, task: Task, folder: Path, more: dict[str, Any]) -> P
 
 
 def _borrow_weights(policy: Policy, path: Path) -> None:
-    policy.load(below(checkpoint.load(path).arrays, "policy"))
+    with refusing(str(path)):
+        load_weights(policy, below(checkpoint.load(path).arrays, "policy"))
 
 
 def _train(trainer: Trainer, task: Task, rows: list[dict[str, float]], under_way: Path) -> None:

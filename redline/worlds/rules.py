@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numba
@@ -23,6 +23,7 @@ from redline.worlds.batch import BatchEnv, Infos, SingleEnv, any_seed
 from redline.worlds.encoding import Encoding
 from redline.worlds.options import made_options
 from redline.worlds.play_on import Playing, playing_on, see_words, see_words_and_mask
+from redline.worlds.ranges import Range, Ranges
 from redline.worlds.recordings import Recordings, verify_recordings
 from redline.worlds.results import StepResults
 from redline.worlds.world import Command, World
@@ -73,14 +74,19 @@ class Rules:
     """The range of an observation's numbers, where they are floats."""
     metrics: tuple[str, ...] = ()
     """Fields of the record to tell of every episode that ends."""
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    """The least and the greatest value of each whole number in the record, by field. Compiled rules do not look before they
+    index, so a run goes on from a file that somebody else wrote only if all of them are declared."""
 
     def __post_init__(self) -> None:
         """Refuse rules that cannot be played."""
         if self.record.names is None or "rng" not in self.record.names or self.record["rng"] != np.uint64:
             raise RedlineError("The record of a world needs a field ('rng', np.uint64): each env draws from its own.")
-        for name in self.metrics:
+        for name in (*self.metrics, *self.ranges):
             if name not in self.record.names:
-                raise RedlineError(f"The record of the world has no field {name!r} to tell of ended episodes.")
+                raise RedlineError(
+                    f"The record of the world has no field {name!r}. It has {', '.join(self.record.names)}."
+                )
         if self.num_actions < 1 or self.max_steps < 0:
             raise RedlineError(
                 f"A world of {self.num_actions} actions and episodes of {self.max_steps} steps cannot be played. "
@@ -98,6 +104,7 @@ def _require_marked(name: str, function: Rule | None) -> None:
         raise RedlineError(f"The function {function.__name__} ({name}) is no rule: write @redline.rule above it.")
 
 
+MOST_STEPS = 1 << 62
 TALLY = np.dtype([("score", np.float64), ("length", np.int64), ("last_score", np.float64), ("last_length", np.int64)])
 """What is counted of each env: its present episode, and the one before it."""
 
@@ -276,6 +283,11 @@ class RulesEnv(BatchEnv):
     def state_arrays(self) -> dict[str, np.ndarray]:
         """Records and tallies."""
         return {"records": self.state, "tally": self._tally}
+
+    def ranges(self) -> dict[str, Ranges]:
+        """As the rules declare them."""
+        length = (0, self.rules.max_steps or MOST_STEPS)
+        return {"records": self.rules.ranges, "tally": {"length": length, "last_length": length}}
 
 
 def rules_world(name: str, about: str, rules: Callable[[Any], Rules], options: type, **more: Any) -> World:

@@ -234,7 +234,10 @@ class Child:
         self._pipe.send(self._envs.snapshot())
 
     def _restore(self, request: Restore) -> None:
-        self._pipe.send(self._envs.restore(request.snapshot))
+        try:
+            self._pipe.send(self._envs.restore(request.snapshot))
+        except RedlineError as error:
+            self._pipe.send(RedlineError(str(error)))
 
     def _send(self, phase: int, report: StepReport) -> None:
         arrays = self._envs.buffers.results if self._send_arrays else None

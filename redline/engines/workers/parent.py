@@ -16,8 +16,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-import numpy as np
-
 from redline.engines.faults import Death, EnvTrouble, Failure, Supervisor
 from redline.engines.settings import split
 from redline.engines.spec import Snapshot, Spaces, Spec
@@ -361,9 +359,12 @@ class EnvWorkers:
 
     def restore(self, snapshots: list[Snapshot]) -> None:
         """Put the envs into states they were in."""
-        answers: list[np.ndarray] | None = self._ask_all([Restore(snapshot) for snapshot in snapshots])
+        answers: list[Any] | None = self._ask_all([Restore(snapshot) for snapshot in snapshots])
         if answers is None:
             raise EnvTrouble("A worker was gone before its envs could go on from the checkpoint.")
+        for answer in answers:
+            if isinstance(answer, RedlineError):
+                raise answer
         for worker, obs in zip(self.workers, answers, strict=True):
             self.buffers.obs[worker.ids] = obs
 

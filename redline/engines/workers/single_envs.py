@@ -30,6 +30,7 @@ from redline.engines.workers.validation import (
     where_not_finite,
 )
 from redline.errors import RedlineError
+from redline.worlds.batch import SingleEnv
 from redline.worlds.observations import MASK, Flattener, flattener, mask_space, stored_space
 
 T = TypeVar("T")
@@ -291,12 +292,23 @@ class SingleEnvs:
         return self._failed(k, phase, f"its info cannot be pickled: {type(error).__name__}: {error}").failure
 
     def snapshot(self) -> Snapshot | None:
-        """Python envs cannot tell their state."""
-        return None
+        """The state of envs of a compiled world, one below the other; Python envs cannot tell theirs."""
+        batches = [env.batch for env in self.envs if isinstance(env, SingleEnv)]
+        if len(batches) < len(self.envs):
+            return None
+        parts = [batch.snapshot() for batch in batches]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def restore(self, snapshot: Snapshot) -> np.ndarray:
-        """There is no snapshot of such envs."""
-        raise NotImplementedError("Python envs have no snapshots to go on from.")
+        """Put envs of a compiled world into a state they were in."""
+        for k in range(len(self.ids)):
+            env = self._env(k)
+            if not isinstance(env, SingleEnv):
+                raise RedlineError(f"{self.spec.name} cannot be put into a state from a file. Begin a new run.")
+            self.buffers.obs[k] = env.batch.restore({name: array[k : k + 1] for name, array in snapshot.items()})[0]
+            if self._masked:
+                self.buffers.masks[k] = env.action_masks()
+        return self.buffers.obs
 
     def close(self) -> None:
         """Close all envs."""

@@ -14,9 +14,11 @@ from redline.worlds.batch import BatchEnv, Infos, SingleEnv, any_seed
 from redline.worlds.cage2.recordings import access, host_bits
 from redline.worlds.cage2.rules import kernel
 from redline.worlds.cage2.rules.observe import encoding_of
+from redline.worlds.cage2.rules.ranges import MOST, field_ranges, require_possible_red
 from redline.worlds.cage2.rules.scenario import ACTIONS, Scenario, action_names
 from redline.worlds.cage2.rules.state import new_state
 from redline.worlds.play_on import Playing
+from redline.worlds.ranges import Ranges
 from redline.worlds.results import StepResults
 
 NO_FIX_COMPLIANCE = 0.5  # of an episode in which nothing was fixed
@@ -114,6 +116,15 @@ class Cage2VectorEnv(BatchEnv):
     def state_arrays(self) -> dict[str, np.ndarray]:
         """One record per env."""
         return {"records": self.state}
+
+    def ranges(self) -> dict[str, Ranges]:
+        """Those of the record."""
+        limit = self.scenario.max_steps
+        return {"records": field_ranges(limit - 1 if limit and self.autoreset else MOST)}
+
+    def require_consistent(self, arrays: dict[str, np.ndarray]) -> None:
+        """Red knows whom it attacks, and by what."""
+        require_possible_red(arrays["records"])
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
         """Go on from a snapshot; those of earlier versions call the observations `packed`, and have shorter records."""

@@ -14,8 +14,10 @@ from redline.worlds.encoding import plain
 from redline.worlds.petri.instances import parse_petri
 from redline.worlds.petri.rules import kernel
 from redline.worlds.petri.rules.net import Net
+from redline.worlds.petri.rules.ranges import field_ranges, require_consistent
 from redline.worlds.petri.rules.state import DONE, OUTCOMES, new_finals, new_state
 from redline.worlds.petri.rules.tables import arc_list, tabulate
+from redline.worlds.ranges import Ranges
 from redline.worlds.results import StepResults
 
 ILLEGAL = ("refuse", "ignore")
@@ -47,6 +49,7 @@ class PetriVectorEnv(BatchEnv):
         self.instance = None if isinstance(name, Net) else parse_petri(name, **options)
         self.net = name if isinstance(name, Net) else self.instance.net  # type: ignore[union-attr]
         self._tables, sizes = tabulate(self.net)
+        self._sizes = sizes
         numbers = plain((sizes.observation,), np.float32, self.net.observation_names)
         super().__init__(num_envs, sizes.actions, numbers, encoded=encoded, masked=True, autoreset=autoreset)
         self.illegal, self.action_names = illegal, self.net.action_names
@@ -112,6 +115,14 @@ class PetriVectorEnv(BatchEnv):
     def state_arrays(self) -> dict[str, np.ndarray]:
         """All parts of the state."""
         return {name: getattr(self.state, part) for name, part in _PARTS.items()}
+
+    def ranges(self) -> dict[str, Ranges]:
+        """As the sizes of the net allow."""
+        return field_ranges(self._tables, self._sizes)
+
+    def require_consistent(self, arrays: dict[str, np.ndarray]) -> None:
+        """Tokens are where the lists say."""
+        require_consistent(self._tables, arrays)
 
     def single_info(self, infos: Infos) -> Infos:
         """The legal actions and, where the episode ended, how it did."""

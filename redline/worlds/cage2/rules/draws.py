@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redline.compiled.rng import uniform
 from redline.compiled.speed import rule
-from redline.worlds.cage2.rules.scenario import GREEN_TARGETS
+from redline.worlds.cage2.rules.scenario import FOOTHOLD, GREEN_TARGETS
 
 TOP_CHANCE = 0.75  # Red takes its favourite exploit
 DETECTION_CHANCE = 0.95  # Monitor notices a new shell
@@ -42,6 +42,9 @@ def draw_host(env, eligible):
         if host >= 0 and (eligible >> host) & 1:
             return host
         env.impossible = 1
+    if eligible == 0:  # no episode comes to this, but a file may say that one has
+        return FOOTHOLD
+    if env.scripted:
         return lowest_bit(eligible)
     return nth_bit(eligible, int(uniform(env) * count_bits(eligible)))
 
