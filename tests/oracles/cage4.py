@@ -424,7 +424,9 @@ class Twin:
 
     def _access_service(self, h: int) -> bool:
         zone = self.hosts[h].zone
-        allowed = {zone} | {y for x, y in PAIRS[self.phase] if x == zone} | {x for x, y in PAIRS[self.phase] if y == zone}
+        allowed = (
+            {zone} | {y for x, y in PAIRS[self.phase] if x == zone} | {x for x, y in PAIRS[self.phase] if y == zone}
+        )
         servers = [host for host in self.hosts if host.role == "server" and host.zone in allowed]
         server = servers[self.rng.choice(len(servers))]
         self._ephemeral_port(server)
@@ -594,9 +596,7 @@ class Twin:
                 self._ephemeral_port(host)
         return "TRUE", [(target, False, False)]
 
-    def _exploit(
-        self, agent: int, session: Session | None, target: int
-    ) -> tuple[str, list[tuple[int, bool, bool]]]:
+    def _exploit(self, agent: int, session: Session | None, target: int) -> tuple[str, list[tuple[int, bool, bool]]]:
         if session is None or not session.abstract or target not in session.ports:
             return "FALSE", []
         if self._blocked(session.host, target):

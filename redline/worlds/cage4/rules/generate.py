@@ -145,8 +145,14 @@ def place_agents(env):
     Zones 5 to 7, which one Blue and one Red agent share, stand side by side.
     """
     first = env.zone_first
-    server_0, server_1 = draw_server(env, int(first[RA]), int(first[OA])), draw_server(env, int(first[OA]), int(first[RB]))
-    server_2, server_3 = draw_server(env, int(first[RB]), int(first[OB])), draw_server(env, int(first[OB]), int(first[CN]))
+    server_0, server_1 = (
+        draw_server(env, int(first[RA]), int(first[OA])),
+        draw_server(env, int(first[OA]), int(first[RB])),
+    )
+    server_2, server_3 = (
+        draw_server(env, int(first[RB]), int(first[OB])),
+        draw_server(env, int(first[OB]), int(first[CN])),
+    )
     pick(env, 3)
     server_4 = draw_server(env, int(first[PA]), int(first[IN]))
     foothold = draw_start(env, CN)

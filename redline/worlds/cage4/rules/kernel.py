@@ -233,4 +233,3 @@ def step(
             final_score[i], early_score[i] = env.score, env.early_score
             if autoreset and not env.outgrown:
                 start(env, i, settings, words, mask, acting)
-

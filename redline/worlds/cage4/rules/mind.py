@@ -260,4 +260,3 @@ def nth_state(env, agent, n):
             n -= 1
             seen |= 1 << state
     return -1
-

@@ -18,6 +18,7 @@ _ROTATION, _WORD, _WORD_MASK, _TO_FRACTION = np.uint64(58), np.uint64(64), np.ui
 _ONE, _ALL_HALVES = np.uint64(1), np.uint64(1 << 32)
 _TO_UNIT = 1.0 / (1 << 53)
 
+
 @rule
 def next_word(env):
     """The next 64 bits."""

@@ -63,9 +63,15 @@ def _served(phase: int, zone: int) -> int:
 SERVED = np.array([[_served(phase, zone) for zone in range(8)] for phase in range(3)])
 """Zones whose servers the users of a zone work with, as a mask, by phase."""
 
-WORK_FAILS = np.array([[-1, -1, -1, -1, 0, -1, -1, -1], [-2, -10, -1, -1, 0, -1, -1, -1], [-1, -1, -2, -10, 0, -1, -1, -1]])
-ACCESS_FAILS = np.array([[-3, -1, -3, -1, -5, -1, -1, -1], [-1, 0, -1, -1, 0, -1, -1, -1], [-3, -1, -1, 0, 0, -1, -1, -1]])
-IMPACTS = np.array([[-1, -1, -1, -1, -5, -3, -3, -3], [-3, -10, -1, -1, 0, -3, -3, -3], [-3, -1, -3, -10, 0, -3, -3, -3]])
+WORK_FAILS = np.array(
+    [[-1, -1, -1, -1, 0, -1, -1, -1], [-2, -10, -1, -1, 0, -1, -1, -1], [-1, -1, -2, -10, 0, -1, -1, -1]]
+)
+ACCESS_FAILS = np.array(
+    [[-3, -1, -3, -1, -5, -1, -1, -1], [-1, 0, -1, -1, 0, -1, -1, -1], [-3, -1, -1, 0, 0, -1, -1, -1]]
+)
+IMPACTS = np.array(
+    [[-1, -1, -1, -1, -5, -3, -3, -3], [-3, -10, -1, -1, 0, -3, -3, -3], [-3, -1, -3, -10, 0, -3, -3, -3]]
+)
 """Points by phase and zone: for a user who cannot work, one who reaches no server, and an Impact of Red's."""
 
 _MET = (IN, AD, OF, PA, CN, RA, RB)

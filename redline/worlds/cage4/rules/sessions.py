@@ -34,7 +34,11 @@ def copy_session(env, source, target):
 @apart
 def add_session(env, agent, host, root, abstract, pid):
     """A session at the end of an agent's own, with an id above all others of it. Returns the id."""
-    first, place, last = int(env.session_first[agent]), int(env.session_first[agent + 1]), int(env.session_first[NUM_RED])
+    first, place, last = (
+        int(env.session_first[agent]),
+        int(env.session_first[agent + 1]),
+        int(env.session_first[NUM_RED]),
+    )
     number = 0
     for k in range(first, place):
         number = max(number, int(env.session_id[k]) + 1)
