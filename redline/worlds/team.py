@@ -41,7 +41,7 @@ class TeamEnv(BatchEnv):
         self.agents, self._spaces = agents, spaces
         num_actions = max(int(each.action.n) for each in spaces)
         super().__init__(num_envs, num_actions, stored, encoded=encoded, masked=True, autoreset=autoreset)
-        self.single_action_space = gym.spaces.MultiDiscrete([num_actions] * len(agents))  # type: ignore[assignment]
+        self.single_action_space = gym.spaces.MultiDiscrete([num_actions] * len(agents))
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.mask = np.zeros((num_envs, len(agents), num_actions), np.bool_)
         self.acting = np.zeros((num_envs, len(agents)), np.bool_)

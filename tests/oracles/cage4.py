@@ -203,8 +203,7 @@ class Twin:
         kinds = ["ssh", "ot"] if zone in (OA, OB) else ["ssh"]
         pids = {kind: self._unused_pid() for kind in [*kinds, "web", "mysql", "smtp"]}
         left = ["web", "mysql", "smtp"]
-        for _ in range(rng.integers(0, 3, endpoint=True)):
-            kinds.append(left.pop(rng.choice(len(left))))
+        kinds += [left.pop(rng.choice(len(left))) for _ in range(rng.integers(0, 3, endpoint=True))]
         for kind in kinds:
             rng.random()
             host.processes.append(Process(pids[kind], "user", kind, PORTS[kind]))
@@ -355,7 +354,8 @@ class Twin:
             ("Analyse", hosts), ("Monitor", 1), ("Remove", hosts), ("Restore", hosts), ("Sleep", 1),
             ("Allow", roads), ("Block", roads), ("DeployDecoy", hosts),
         )  # fmt: skip
-        for kind, size in parts:
+        kind = ""
+        for kind, size in parts:  # noqa: B007
             if number < size:
                 break
             number -= size
@@ -477,14 +477,7 @@ class Twin:
             kind, target, _ = seen.action
             touched = [h for h in red.hosts if self.hosts[h].zone == target] if kind == SWEEP else [target]
             for h in touched:
-                if h in red.hosts and seen.success == "TRUE":
-                    state = WIN[red.hosts[h][0]].get(kind, red.hosts[h][0])
-                    changed = kind in WIN[red.hosts[h][0]]
-                    foreign = changed and state == "U" and self.hosts[h].zone not in RED_ZONES[agent]
-                    red.hosts[h][0] = "F" if foreign else state
-                elif h in red.hosts and kind in WIN[red.hosts[h][0]]:
-                    if red.hosts[h][0] == "U" and self.hosts[h].zone not in RED_ZONES[agent]:
-                        red.hosts[h][0] = "F"
+                self._take_outcome(agent, h, kind, seen.success == "TRUE")
         for h, named, _ in seen.entries:
             if h not in red.hosts:
                 red.hosts[h] = ["U" if red.turns == 0 else "K", named]
@@ -507,6 +500,14 @@ class Twin:
             target = zones[self.rng.choice(len(zones))]
         session = list(red.ids)[self.rng.choice(len(red.ids))]
         return kind, target, session
+
+    def _take_outcome(self, agent: int, h: int, kind: int, won: bool) -> None:
+        known = self.red[agent].hosts.get(h)
+        if known is None or kind not in WIN[known[0]]:
+            return
+        state = WIN[known[0]][kind] if won else known[0]
+        foreign = self.hosts[h].zone not in RED_ZONES[agent]
+        known[0] = "F" if state == "U" and foreign else state
 
     def _choose_host(self, red: Red) -> int:
         rng, options = self.rng, [h for h, known in red.hosts.items() if known[0] != "F"]
@@ -545,10 +546,7 @@ class Twin:
                 return "FALSE", []
             flagged = False
             for process in host.processes:
-                if rng.random() <= 0.5 and process.decoy:
-                    flagged = True
-                elif rng.random() <= 0.1 and not process.decoy:
-                    flagged = True
+                flagged |= (rng.random() <= 0.5 and process.decoy) or (rng.random() <= 0.1 and not process.decoy)
             return "TRUE", [(target, True, False)] if flagged else []
         if kind == EXPLOIT:
             return self._exploit(agent, session, target)

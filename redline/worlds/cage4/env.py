@@ -1,8 +1,7 @@
-"""CAGE-4 as envs: `Cage4VectorEnv` plays many episodes of all five defenders, `Cage4Env` is one of them."""
+"""`Cage4VectorEnv`: many episodes of CAGE-4, with all five defenders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -19,11 +18,11 @@ from redline.worlds.cage4.rules import kernel
 from redline.worlds.cage4.rules.pcg import seed_generator
 from redline.worlds.cage4.rules.scenario import (
     BLUE_AGENTS,
+    BLUE_TABLE,
     MESSAGE_BITS,
     NUM_ACTIONS,
     NUM_BLUE,
     SLEEP,
-    BLUE_TABLE,
     EnterpriseOptions,
 )
 from redline.worlds.cage4.rules.state import new_state
@@ -32,8 +31,8 @@ from redline.worlds.results import StepResults
 from redline.worlds.team import AgentSpaces, TeamEnv, seeds_of
 
 SPACES = tuple(AgentSpaces(agent_space(b), gym.spaces.Discrete(NUM_ACTIONS[b])) for b in range(NUM_BLUE))
-Player = Callable[[np.ndarray, np.ndarray], int]
-"""Chooses for one agent: an action, from its observation and its mask."""
+SLEEPS = tuple(int(np.flatnonzero(BLUE_TABLE[b, : NUM_ACTIONS[b], 0] == SLEEP)[0]) for b in range(NUM_BLUE))
+"""The action Sleep of each agent."""
 
 
 class Cage4VectorEnv(TeamEnv):
@@ -120,67 +119,6 @@ class Cage4VectorEnv(TeamEnv):
         return true_state(self.state)
 
 
-class Cage4Env(gym.Env[np.ndarray, np.integer]):
-    """One of the five defenders; `others` play for the rest of the team, and those that are not given sleep."""
-
-    metadata = {"render_modes": []}
-
-    def __init__(self, agent: str = BLUE_AGENTS[0], others: Mapping[str, Player] | None = None, **options: Any) -> None:
-        self.team = Cage4VectorEnv(1, autoreset=False, **options)
-        spaces = self.team.spaces(agent)
-        self.agent, self.others = agent, dict(others or {})
-        for other in self.others:
-            self.team.spaces(other)
-        self.observation_space, self.action_space = spaces.observation, spaces.action
-        self._at = self.team.agents.index(agent)
-        self._obs, self._masks = np.zeros((0, 0)), np.zeros((0, 0))
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
-        """Begin a new episode."""
-        super().reset(seed=seed)
-        obs, infos = self.team.reset(seed=seed, options=options)
-        return self._told(obs, infos)
-
-    def step(self, action: int | np.integer) -> tuple[np.ndarray, float, bool, bool, Infos]:
-        """Play one step: the action is not heard while an earlier one of this agent is under way."""
-        if not 0 <= action < self.action_space.n:
-            raise RedlineError(f"Actions of {self.agent} must be 0 to {self.action_space.n - 1}; got {action}.")
-        actions = np.array([[self._choice(b, name) for b, name in enumerate(self.team.agents)]])
-        actions[0, self._at] = action
-        obs, rewards, _, truncated, infos = self.team.step(actions)
-        return *self._told(obs, infos)[:1], float(rewards[0]), False, bool(truncated[0]), self._info(infos)
-
-    def action_masks(self) -> np.ndarray:
-        """The actions that are allowed now, bool [actions]."""
-        return self.team.mask[0, self._at, : self.action_space.n].copy()
-
-    def true_state(self) -> TrueState:
-        """What the rules know and Blue does not; arrays have a leading axis of one env."""
-        return self.team.true_state()
-
-    def _choice(self, b: int, name: str) -> int:
-        if name not in self.others:
-            return SLEEPS[b]
-        size, actions = SPACES[b].observation.shape[0], NUM_ACTIONS[b]
-        return int(self.others[name](self._obs[b, :size], self._masks[b, :actions]))
-
-    def _told(self, obs: np.ndarray, infos: Infos) -> tuple[np.ndarray, Infos]:
-        self._obs, self._masks = obs[0], infos["action_mask"][0]
-        return obs[0, self._at, : self.observation_space.shape[0]], self._info(infos)  # type: ignore[index]
-
-    def _info(self, infos: Infos) -> Infos:
-        return {"action_mask": self.action_masks(), "acting": bool(infos["acting"][0, self._at])}
-
-
-SLEEPS = tuple(int(np.flatnonzero(BLUE_TABLE[b, : NUM_ACTIONS[b], 0] == SLEEP)[0]) for b in range(NUM_BLUE))
-"""The action Sleep of each agent."""
-
-
 def make_batch(num_envs: int, name: str, **options: Any) -> Cage4VectorEnv:
     """Many envs, as the world makes them."""
     return Cage4VectorEnv(num_envs, **options)
-
-
-def make_single(name: str, **options: Any) -> Cage4Env:
-    """One defender, as the world makes it; the others sleep."""
-    return Cage4Env(**options)

@@ -32,6 +32,26 @@ def host_names(env: np.record) -> list[str]:
     return [host_name(int(env.host_zone[h]), int(env.host_slot[h])) for h in range(env.num_hosts)]
 
 
+def networks(env: np.record) -> list[str]:
+    """The addresses of an env's zones."""
+    left = list(range(256))
+    return [f"10.0.{left.pop(int(place))}.0/24" for place in env.zone_network]
+
+
+def full_labels(env: np.record, mask: np.ndarray, b: int) -> list[str]:
+    """The labels of all actions of an agent as the original has them: with addresses, and marks where a host is missing."""
+    addresses = networks(env)
+    return [_full_label(b, action, bool(mask[b, action]), addresses) for action in range(NUM_ACTIONS[b])]
+
+
+def _full_label(b: int, action: int, allowed: bool, addresses: list[str]) -> str:
+    kind, zone, other = (int(part) for part in BLUE_TABLE[b, action])
+    if kind in (ALLOW, BLOCK):
+        return f"{BLUE_KINDS[kind]} {ZONES[zone]} ({addresses[zone]}) <- {ZONES[other]} ({addresses[other]})"
+    label = action_label(b, action)
+    return label if allowed else f"[Invalid] {label}"
+
+
 def action_label(b: int, action: int) -> str:
     """The label of an action of an agent, without the addresses of networks and whether the host is there."""
     if action >= NUM_ACTIONS[b]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from redline.errors import RedlineError
 from redline.worlds.cage4.env import Cage4VectorEnv
-from redline.worlds.cage4.naming import action_label, host_names
+from redline.worlds.cage4.naming import action_label, full_labels, host_names
 from redline.worlds.cage4.rules.observe import MOST_NUMBERS, SIZES
 from redline.worlds.cage4.rules.scenario import (
     BLUE_AGENTS,
@@ -31,7 +31,7 @@ from redline.worlds.cage4.rules.scenario import (
     ZONES,
     EnterpriseOptions,
 )
-from redline.worlds.cage4.truth import blocked, generators, noticed, session_table
+from redline.worlds.cage4.truth import GENERATOR, blocked, generators, noticed, session_table
 from redline.worlds.recordings import BEFORE, Difference, load_arrays
 
 Arrays = dict[str, np.ndarray]
@@ -159,7 +159,7 @@ class _Replay:
             differing["gen_before"] = _unequal(generators(env.state), arrays["gen_before"][self.episodes])
         else:
             env.reset(seed=0)
-        for name, column in zip(GENERATOR_FIELDS, arrays["gen_before"][self.episodes].T, strict=True):
+        for name, column in zip(GENERATOR, arrays["gen_before"][self.episodes].T, strict=True):
             env.state[name] = column
         env.reset()
         if "gen_start" in arrays:
@@ -172,13 +172,9 @@ class _Replay:
         record = self.env.state[j]
         if network is not None and [described(each) for each in network["hosts"]] != list(our_hosts(record)):
             return True
-        mask = self.env.mask[j]
         return labels is not None and any(
-            not all(
-                _same_label(theirs, action_label(b, action), bool(mask[b, action]))
-                for action, theirs in enumerate(each)
-            )
-            for b, each in enumerate(labels[agent] for agent in BLUE_AGENTS)
+            full_labels(record, self.env.mask[j], b) != labels[agent][: NUM_ACTIONS[b]]
+            for b, agent in enumerate(BLUE_AGENTS)
         )
 
     def _compared(self, at: np.ndarray, obs: np.ndarray, rewards: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -232,9 +228,6 @@ class _Replay:
         return Difference(episode, t, name, place, expected, got, action)
 
 
-GENERATOR_FIELDS = ("state_high", "state_low", "increment_high", "increment_low", "has_half", "half")
-
-
 @functools.lru_cache(maxsize=4096)
 def parsed_blocks(line: str) -> np.ndarray:
     """A recorded line of blocks, bool [9, 9]."""
@@ -262,11 +255,3 @@ def our_hosts(env: np.record) -> Iterator[tuple[str, frozenset[str], int, int]]:
         services = [service for bit, service in _SERVICES.items() if bits & bit]
         ssh = ["SSHD"] if env.real_services[h] else []
         yield name, frozenset([*ssh, *services]), int(env.backup_count[h]), int(env.backup_pid[h])
-
-
-def _same_label(theirs: str, ours: str, allowed: bool) -> bool:
-    """Whether a label of the original means the same; it has the addresses of networks, which never matter."""
-    if theirs.startswith("[Padding]"):
-        return True
-    words = [word for word in theirs.split() if not word.startswith("(")]
-    return (words[0] != "[Invalid]") == allowed and " ".join(words).removeprefix("[Invalid] ") == ours

@@ -79,7 +79,7 @@ def blue_acts(env, settings):
     for b in range(NUM_BLUE):
         if env.blue_due[b]:
             kind, zone = int(env.blue_kind[b]), int(env.blue_other[b])
-            if kind == ALLOW or kind == BLOCK:
+            if kind in (ALLOW, BLOCK):
                 bit = 1 << int(NAME_RANK[env.blue_target[b]])
                 blocked = int(env.blocks[zone])
                 env.blocks[zone] = blocked | bit if kind == BLOCK else blocked & ~bit

@@ -38,7 +38,7 @@ def generate(env):
     for k in range(len(env.value)):
         env.value[k] = 0
     for zone in range(NUM_ZONES):
-        pick(env, 256 - zone)  # its network
+        env.zone_network[zone] = pick(env, 256 - zone)  # only labels of actions tell of it
     env.num_hosts = env.num_green = 0
     for zone in range(NUM_ZONES):
         generate_zone(env, zone)
@@ -78,7 +78,7 @@ def generate_host(env, zone, slot):
         env.green_host[env.num_green] = host
         env.num_green += 1
     highest, bits, real = new_pid(env), 0, 1
-    if zone == OA or zone == OB:
+    if zone in (OA, OB):
         highest, bits, real = max(highest, new_pid(env)), OT, 2
     web, mysql, smtp = new_pid(env), new_pid(env), new_pid(env)
     extras = pick(env, 4)

@@ -7,6 +7,8 @@ next caller.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from redline.compiled.speed import apart, rule
@@ -94,7 +96,7 @@ def seed_generator(env: np.record, seed: int) -> None:
     write_generator(env, np.random.PCG64(seed).state)
 
 
-def write_generator(env: np.record, state: dict) -> None:
+def write_generator(env: np.record, state: Any) -> None:
     """Set an env's generator from the state of a numpy bit generator."""
     whole, step = state["state"]["state"], state["state"]["inc"]
     env.state_high, env.state_low = split(whole)

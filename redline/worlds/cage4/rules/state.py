@@ -14,7 +14,7 @@ from redline.worlds.cage4.rules.scenario import MOST_GREEN, MOST_HOSTS, MOST_SER
 
 KNOWN = 64
 """Hosts that a Red agent can know: those of its own zones, at most 48, and the first servers of linked ones."""
-NODES, SESSIONS, IDS, USED_PORTS = 1600, 192, 128, 18_000
+NODES, SESSIONS, IDS, USED_PORTS = 1600, 192, 96, 18_000
 """Room for list items, sessions of all Red agents, session ids that one of them knows, and used ports in bytes."""
 
 
@@ -36,6 +36,7 @@ def record_type(room: int) -> np.dtype:
         ("outgrown", np.int32),
         # the network: hosts of a zone stand side by side: router, users, servers
         ("num_hosts", np.int32), ("num_green", np.int32),
+        ("zone_network", np.int16, (NUM_ZONES,)),  # its place among those that were left
         ("zone_first", np.int16, (NUM_ZONES + 1,)),
         ("zone_users", np.int16, (NUM_ZONES,)),
         ("zone_servers", np.int16, (NUM_ZONES,)),

@@ -46,7 +46,7 @@ def new_port(env, host, port):
         for shelf in range(SHELVES):
             env.used[first + shelf] = 0
     shelf, number = port >> SHELF_BITS, port & ((1 << SHELF_BITS) - 1)
-    start = first + SHELVES
+    start = np.int64(first + SHELVES)
     for k in range(first, first + shelf):
         start += np.int64(env.used[k])
     on_shelf = np.int64(env.used[first + shelf])
