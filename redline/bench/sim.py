@@ -40,14 +40,15 @@ def draw_allowed(streams, first, last, mask, actions):
 
 
 class EnvStepper(Stepper):
-    """Steps a batch of envs with random allowed actions; where all are allowed, they are drawn beforehand."""
+    """Steps a batch of envs with random allowed actions; where all are allowed, or for a team, they are drawn beforehand."""
 
     def __init__(self, env: BatchEnv, turbo: bool, threads: int = 1, seed: int = 0) -> None:
         super().__init__(env.num_envs, threads)
         env.reset(seed=seed)
-        self._env, self._masked = env, bool(env.mask.shape[1])
+        self._env, self._masked = env, bool(env.mask.shape[1]) and not env.agents
         self._results = StepResults.zeros(env.num_envs)
-        self._script = np.random.default_rng(seed).integers(0, env.num_actions, (SCRIPT, env.num_envs))
+        shape = env.action_space.shape or ()
+        self._script = np.random.default_rng(seed).integers(0, env.num_actions, (SCRIPT, *shape))
         self._streams, self._draw = seed_streams(actor_seed(seed), env.num_envs), at_speed(draw_allowed, turbo)
 
     def _play(self, first: int, last: int, num_steps: int) -> None:
@@ -83,7 +84,7 @@ def bench_sim(
 
 FIRST_STEP = (
     "import sys, json, redline, numpy as np; env = redline.make_env(sys.argv[1], 8, **json.loads(sys.argv[2])); "
-    "env.reset(seed=0); env.step(env.action_masks().argmax(axis=1))"
+    "env.reset(seed=0); env.step(env.action_masks().argmax(axis=-1))"
 )
 
 

@@ -37,6 +37,8 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     action_names: tuple[str, ...] = ()
     playing: Playing | None = None
     """How envs play on by themselves, in a world that offers it."""
+    agents: tuple[str, ...] = ()
+    """Names of those who act together, where there are several: see `TeamEnv`."""
 
     def __init__(
         self,
@@ -95,6 +97,14 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def require_allowed(self, actions: np.ndarray) -> None:
         """Refuse actions that an env does not allow now."""
 
+    def start_streams(self, seed: int | list[int | None], chosen: np.ndarray) -> None:
+        """Start the random streams of the envs of a mask: env `i` from `seed + i`, or from its own where there is a list."""
+        self.streams[chosen] = started_streams(seed, self.streams)[chosen]
+
+    def checked(self, actions: np.ndarray) -> np.ndarray:
+        """Actions as `play` takes them, refused if they do not fit."""
+        return checked_actions(actions, self.num_envs, self.num_actions)
+
     # Where a world offers to play on
 
     def play_on(
@@ -125,7 +135,7 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """Begin new episodes, in all envs or in those of `options["reset_mask"]`. Env `i` gets seed `seed + i`."""
         chosen = reset_mask(options, self.num_envs)
         if seed is not None:
-            self.streams[chosen] = started_streams(seed, self.streams)[chosen]
+            self.start_streams(seed, chosen)
         if chosen.all():
             self.begin(0, self.num_envs)
             self._begun = True
@@ -138,7 +148,7 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """Play one step in every env."""
         if not self._begun:
             raise RedlineError("There is no episode to play a step of. Call reset first.")
-        actions = checked_actions(actions, self.num_envs, self.num_actions)
+        actions = self.checked(actions)
         self.require_allowed(actions)
         results = StepResults.zeros(self.num_envs)  # new ones: what was handed out is never written into again
         self.play(0, self.num_envs, actions, results)

@@ -117,6 +117,8 @@ class World:
     """One env: `single(name, **options)`."""
     batch: Callable[..., BatchEnv] | None = None
     """Many envs that step by one compiled call: `batch(num_envs, name, turbo=…, encoded=…, **options)`."""
+    agents: tuple[str, ...] = ()
+    """Names of those who act together, where there are several: its batches are `TeamEnv`s."""
     options: type | None = None
     """A frozen dataclass of the options that follow a name; None leaves it to `single` to check them."""
     prefix: str = ""

@@ -1,0 +1,21 @@
+"""CAGE Challenge 4: five defenders of a network that is drawn anew in every episode."""
+
+from redline.worlds.cage4.rules.scenario import BLUE_AGENTS, EnterpriseOptions
+from redline.worlds.world import GymnasiumId, Named, Original, World, reaches_nothing
+
+_HERE = "redline.worlds.cage4"
+
+CAGE4 = World(
+    name="cage4",
+    about="CAGE Challenge 4: five defenders, 45 to 137 hosts drawn anew every episode, users, six Red agents",
+    single=Named(f"{_HERE}.single:make_single"),
+    batch=Named(f"{_HERE}.env:make_batch"),
+    agents=BLUE_AGENTS,
+    gymnasium=GymnasiumId("redline/Cage4-v0", f"{_HERE}.single:Cage4Env", f"{_HERE}.env:Cage4VectorEnv"),
+    options=EnterpriseOptions,
+    reaches=reaches_nothing,
+    score=Named(f"{_HERE}.protocol:SCORE"),
+    verify=Named(f"{_HERE}.verify:VERIFY"),
+    original=Original("CybORG 4", lambda name, options, seconds: 20.0),
+)
+WORLDS = (CAGE4,)

@@ -1,0 +1,109 @@
+"""The official protocol of CAGE-4: the sum of the first 498 rewards of an episode, over 100 episodes and more."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+
+from redline.errors import RedlineError
+from redline.learn.evaluate import Score, Subject, score
+from redline.worlds.cage4.baselines import BASELINES, Team, make_baseline
+from redline.worlds.cage4.env import Cage4VectorEnv
+from redline.worlds.cage4.rules.scenario import EnterpriseOptions
+from redline.worlds.world import Answer, Command, Say
+
+BATCH = 256  # episodes played side by side
+ORIGINAL = {"sleep": (-6780, 370), "random": (-5130, 250), "react": (-3390, 310), "repair": (-1220, 55)}
+"""Mean and standard error of all rewards in the original, 16 to 18 episodes each, with its own agents."""
+PUBLISHED = -193.68
+"""The best published score, of PPO on a graph network after 50,000 episodes."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a team is scored."""
+
+    episodes: int = 100
+    """Episodes to play; the official protocol plays 100."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be played."""
+        if self.episodes < 1:
+            raise RedlineError(f"--episodes {self.episodes} cannot be scored. Try --episodes 100.")
+
+
+@dataclass(frozen=True)
+class TeamScore:
+    """How a team did: by the official protocol, which leaves the last reward out, and with all rewards."""
+
+    policy: str
+    official: Score
+    all_rewards: Score
+
+
+def play_team(team: Team, options: EnterpriseOptions, episodes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Official scores and returns, float64 [episodes] each. Episode `i` is that of seed `seed + i`."""
+    official, returns = [], []
+    for start in range(0, episodes, BATCH):
+        env = Cage4VectorEnv(min(BATCH, episodes - start), options, autoreset=False)
+        obs, infos = env.reset(seed=seed + start)
+        for _ in range(options.steps - 1):
+            obs, _, _, _, infos = env.step(team(obs, infos["action_mask"]))
+        official.append(infos["episode_metrics"]["official"])
+        returns.append(infos["episode"]["r"])
+    return np.concatenate(official), np.concatenate(returns)
+
+
+def score_team(name: str, team: Team, options: EnterpriseOptions, episodes: int, seed: int) -> TeamScore:
+    """How a team does over a number of episodes."""
+    official, returns = play_team(team, options, episodes, seed)
+    return TeamScore(name, score(official), score(returns))
+
+
+def run(subject: Subject, options: Protocol, say: Say) -> Answer:
+    """Score the player that is named, or all simple ones."""
+    settings = EnterpriseOptions(**subject.env_options)
+    names = BASELINES if subject.player is None else (subject.player,)
+    teams = {name: make_baseline(name, subject.seed) for name in names}
+    scores = [score_team(name, team, settings, options.episodes, subject.seed) for name, team in teams.items()]
+    rows = [_facts(each) for each in scores]
+    first = rows[0] if len(rows) == 1 else {}
+    title = f"{subject.env}: {options.episodes:,} episodes a row, mean ± standard error"
+    lines: list[RenderableType] = [title, _table(scores, settings), _note(settings)]
+    return Answer({**subject.about, "scores": rows, **first}, lines)
+
+
+SCORE = Command(Protocol, run)
+
+
+def _facts(found: TeamScore) -> dict[str, Any]:
+    return {"policy": found.policy, **asdict(found.official), "all_rewards": asdict(found.all_rewards)}
+
+
+def _table(scores: list[TeamScore], options: EnterpriseOptions) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("team", no_wrap=True)
+    table.add_column("official", justify="right", style="bold")
+    table.add_column("all rewards", justify="right")
+    table.add_column("original", justify="right", style="dim")
+    for each in scores:
+        theirs = ORIGINAL.get(each.policy) if options == EnterpriseOptions() else None
+        original = "–" if theirs is None else f"{theirs[0]:,} ±{theirs[1]}"
+        table.add_row(each.policy, _text(each.official), _text(each.all_rewards), original)
+    return table
+
+
+def _text(found: Score) -> str:
+    return f"{found.mean:,.1f} ±{found.stderr:.1f}"
+
+
+def _note(options: EnterpriseOptions) -> str:
+    return (
+        f"Official: the sum of the first {options.steps - 2} rewards. Original: the same teams in CybORG, 16 to 18 "
+        f"episodes, all rewards. For comparison: PPO on a graph network, as published, {PUBLISHED:g} (official)."
+    )
