@@ -1,7 +1,7 @@
 """A report as one HTML file: its look, and the pieces it is put together from.
 
-A page needs no script and no network, follows the light or dark mode of the reader, and prints. Everything given to
-these functions is text and is escaped, except what is called `_html`.
+A page needs no network, and a script only to play films; it follows the light or dark mode of the reader, fits a phone,
+and prints. Everything given to these functions is text and is escaped, except what is called `_html`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from redline.errors import RedlineError
@@ -56,7 +57,11 @@ th { color: var(--muted); font-size: 0.8125rem; font-weight: 600; border-bottom-
 .highlight td:first-child { box-shadow: inset 3px 0 var(--red); }
 .note { margin: 1rem 0; padding: 0.1rem 0 0.1rem 1rem; border-left: 3px solid var(--grid); color: var(--muted); }
 .note { font-size: 0.9375rem; max-width: 46rem; white-space: pre-line; }
+.for-phone { display: none; }
 @media (max-width: 600px) {
+  .for-phone { display: block; }
+  .for-phone .chart { min-width: 0; }
+  .for-desk { display: none; }
   body { padding: 1.75rem 1rem 2.5rem; }
   .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .facts dd { font-size: 1.35rem; }
@@ -79,16 +84,24 @@ class Section:
     body_html: str
 
 
+FILM = '<div class="film"'
+"""How a film begins, which needs a script to be played."""
+ALONE = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+"""The browser's leave: what is in the page, and nothing from anywhere else."""
+
+
 def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     """A complete HTML document."""
+    has_films = any(FILM in section.body_html for section in sections)
     below = "\n".join(f"<section>\n<h2>{escape(s.heading)}</h2>\n{s.body_html}\n</section>" for s in sections)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{ALONE}">
 <title>{escape(title)}</title>
-<style>{palette_css()}{CSS.replace("FONT", FONT)}</style>
+<style>{palette_css()}{CSS.replace("FONT", FONT)}{_resource("film.css") if has_films else ""}</style>
 </head>
 <body>
 <header>
@@ -98,9 +111,18 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 <main>
 {below}
 </main>
+{_script("film.js") if has_films else ""}
 </body>
 </html>
 """
+
+
+def _resource(name: str) -> str:
+    return files("redline.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _script(name: str) -> str:
+    return f"<script>{_resource(name)}</script>"
 
 
 def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section], hint: str = "") -> Path:
@@ -159,6 +181,11 @@ def figure(drawing: Drawing, caption: str = "", wide: bool = False) -> str:
     kind = ' class="wide"' if wide else ""
     below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f"<figure{kind}>\n{to_svg(drawing)}\n{below}</figure>"
+
+
+def for_screen(screen: str, content_html: str) -> str:
+    """Content that only one kind of screen shows: `desk` or `phone`; any shows that of neither."""
+    return f'<div class="for-{screen}">{content_html}</div>' if screen else content_html
 
 
 def _is_numeric(column: Sequence[object]) -> bool:
