@@ -16,7 +16,7 @@ from redline.cli.worlds import say_to
 from redline.errors import RedlineError
 from redline.learn.config import at_least
 from redline.worlds.naming import with_query
-from redline.worlds.registry import default_world, find_world
+from redline.worlds.registry import default_world, find_world, shipped_policies
 
 if TYPE_CHECKING:
     from redline.learn.watching import WatchedEpisode
@@ -31,7 +31,7 @@ class PlayOptions:
     """
 
     target: tyro.conf.Positional[str]
-    """A run folder, one of its checkpoints, or an env, together with --policy."""
+    """A run folder, one of its checkpoints, a policy that comes with Redline, or an env, together with --policy."""
     policy: str | None = None
     """A simple player of the env that is named, such as sleep or react-restore on the env where nothing is said."""
     env: str | None = None
@@ -40,6 +40,8 @@ class PlayOptions:
     """Seed of the episode: the same as that of the first one that redline eval plays with it."""
     deterministic: bool = False
     """Always take the likeliest action instead of drawing one."""
+    trust: bool = False
+    """Use what the run names, such as an env of its own, though it was not made by you."""
     step: int = 0
     """Begin with this step."""
     html: Path | None = None
@@ -80,16 +82,19 @@ def run(arguments: list[str]) -> int:
 
 
 def _watched(command: PlayOptions) -> tuple[Play, WatchedEpisode]:
+    from redline.learn.api import find_policy
     from redline.learn.evaluate import load_policy
     from redline.report.episodes import watch_player, watch_trained
 
     target = command.target
-    if Path(target).exists():
+    if Path(target).exists() or target in shipped_policies():
         if command.policy is not None:
             raise RedlineError(
                 f"--policy {command.policy} plays in an env, not in {target}. Try: redline play {default_world().name} …"
             )
-        return watch_trained(load_policy(Path(target)), command.seed, command.deterministic, command.env)
+        return watch_trained(
+            load_policy(find_policy(target), command.trust), command.seed, command.deterministic, command.env
+        )
     if find_world(with_query(target, {})[0]) is None:
         raise RedlineError(
             f"There is no run or checkpoint {target}, and no env of that name. Pass a run folder, or see redline envs."
@@ -127,7 +132,7 @@ def _facts(episode: WatchedEpisode, film: Film, written: list[Path]) -> dict[str
         "moments": [{"step": moment.frame, "what": moment.words} for moment in film.moments],
         "steps": [
             {
-                "action": episode.action_name(step.choice.action),
+                "action": episode.name_of(step.choice),
                 "reward": step.reward,
                 "value": step.choice.value,
                 "likeliest": [

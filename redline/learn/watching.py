@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -26,10 +28,13 @@ class Move(NamedTuple):
     """A player's answer to one observation."""
 
     action: Any
+    """As the env takes it."""
     likeliest: tuple[tuple[int, float], ...] = ()
     """The actions it was most likely to take, counted from 0, and their probabilities."""
     value: float | None = None
     """The return that it expects from here on, discounted and scaled as in training."""
+    number: int | None = None
+    """Where only some actions are there to choose from: which of them, counted from 0."""
 
 
 class Player(Protocol):
@@ -72,8 +77,12 @@ class WatchedEpisode:
         """Its return."""
         return float(sum(step.reward for step in self.steps))
 
+    def name_of(self, move: Move) -> str:
+        """The action of a move in words, as far as it has a name."""
+        return self.action_name(move.action if move.number is None else move.number)
+
     def action_name(self, action: Any) -> str:
-        """An action in words, as far as it has a name."""
+        """An action in words, as far as it has a name; the first one is 0."""
         if isinstance(action, int | np.integer) and 0 <= action < len(self.action_names):
             return self.action_names[int(action)]
         if isinstance(action, np.ndarray) and action.ndim:
@@ -94,7 +103,8 @@ class PolicyPlayer:
         self._actor.begin(1)
         decision = self._actor.act(row, masks)
         self._policy.infer(row, masks, self._table)
-        return Move(decision.actions[0], self._likeliest(), float(decision.values[0]))
+        number = int(decision.actions[0]) if isinstance(self._policy.head, Categorical) else None
+        return Move(decision.for_envs[0], self._likeliest(), float(decision.values[0]), number)
 
     def _likeliest(self) -> tuple[tuple[int, float], ...]:
         if not isinstance(self._policy.head, Categorical):
@@ -113,24 +123,26 @@ def watch(
     who: str = "",
     note: Callable[[gym.Env], Any] = lambda env: None,
     options: dict[str, Any] | None = None,
+    until: float = math.inf,
 ) -> WatchedEpisode:
-    """Play one episode. `note` says what to remember of the env at its beginning and after every step."""
+    """Play one episode. `note` says what to remember of the env at its beginning and after every step.
+
+    One that has not ended `until` a reading of the monotonic clock is given up.
+    """
     encoding = encoding_of(env, env.observation_space)
     obs, info = env.reset(seed=seed)
     start, steps = note(env), []
-    first_action = int(getattr(env.action_space, "start", 0))
     numbers = seen(encoding, obs)
     while True:
         choice = player(obs, info.get("action_mask"))
-        action = choice.action + first_action if first_action else choice.action
-        obs, reward, terminated, truncated, info = env.step(action)
+        obs, reward, terminated, truncated, info = env.step(choice.action)
         steps.append(WatchedStep(numbers, choice, float(reward), note(env)))
         numbers = seen(encoding, obs)
         if terminated or truncated:
             break
-        if len(steps) == MOST_STEPS:
+        if len(steps) == MOST_STEPS or time.monotonic() > until:
             raise RedlineError(
-                f"{name} has not ended after {MOST_STEPS:,} steps. Give it an end, such as a gymnasium TimeLimit."
+                f"{name} has not ended after {len(steps):,} steps. Give it an end, such as a gymnasium TimeLimit."
             )
     names = tuple(getattr(encoding, "names", ()) or getattr(env, "observation_names", ()))
     actions = tuple(getattr(env, "action_names", ()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from typing import Any
 
@@ -54,13 +55,15 @@ def watch_several(trained: Trained, most: int, seconds: float, seed: int) -> tup
     began = time.monotonic()
     episodes: list[WatchedEpisode] = []
     play, made = _stage(trained.config.env, trained.config.env_options, trained, pictures=False)
+    compiled = world_of(trained.config.env).compiled  # which may have to be done first, and is quick after that
+    until = math.inf if compiled else began + 3 * seconds
     try:
         while len(episodes) < most and (not episodes or time.monotonic() - began < seconds):
             player = PolicyPlayer(trained.policy, seed + len(episodes))
             episodes.append(
                 watch(
                     made, trained.config.env, player, seed + len(episodes),
-                    who=name_of(trained), note=play.note, options=trained.config.env_options,
+                    who=name_of(trained), note=play.note, options=trained.config.env_options, until=until,
                 )
             )  # fmt: skip
     finally:

@@ -126,7 +126,7 @@ def title_of(episode: WatchedEpisode) -> str:
 def likeliest_of(episode: WatchedEpisode, step: WatchedStep) -> list[Likely]:
     """The actions that were likeliest before a step."""
     return [
-        Likely(episode.action_name(action), chance, bool(action == step.choice.action))
+        Likely(episode.action_name(action), chance, action == step.choice.number)
         for action, chance in step.choice.likeliest
     ]
 
@@ -151,7 +151,7 @@ def plain_film(episode: WatchedEpisode) -> Film:
         frames.append(
             Frame(
                 f"Step {t + 1}",
-                [("action", episode.action_name(step.choice.action)), *_seen(episode, numbers[t + 1])],
+                [("action", episode.name_of(step.choice)), *_seen(episode, numbers[t + 1])],
                 step.reward,
                 likeliest=likeliest_of(episode, step),
                 value=step.choice.value,

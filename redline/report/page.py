@@ -7,8 +7,8 @@ and prints. Everything given to these functions is text and is escaped, except w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,6 +21,9 @@ LOOKS_LIKE_A_NUMBER = re.compile(
     r"[~≈<>≤≥±+−-]?\s*\d[\d.,\s]*(e[+−-]?\d+)?\s*[kMGT]?\s*(±\s*[\d.,]+\s*)?[kMGT]?\s*(%|×|[a-zµ/]{1,12})?",
     re.IGNORECASE,
 )
+
+DESK_WIDTH, PHONE_WIDTH = 760, 358
+"""Pixels that a chart takes."""
 
 CSS = """
 *, ::before, ::after { box-sizing: border-box; }
@@ -48,6 +51,8 @@ figcaption { margin-top: 0.5rem; color: var(--muted); font-size: 0.875rem; }
 .facts dd {
   margin: 0.2rem 0 0; font-size: 1.75rem; font-weight: 600; line-height: 1.2; letter-spacing: -0.015em;
 }
+details { margin: 1rem 0; }
+summary { cursor: pointer; color: var(--muted); padding: 0.35rem 0; }
 .scroll { overflow-x: auto; margin: 1.5rem 0; }
 table { width: 100%; border-collapse: collapse; font-size: 0.9375rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.5rem 0.75rem; text-align: left; vertical-align: baseline; border-bottom: 1px solid var(--grid); }
@@ -57,10 +62,12 @@ th { color: var(--muted); font-size: 0.8125rem; font-weight: 600; border-bottom-
 .highlight td:first-child { box-shadow: inset 3px 0 var(--red); }
 .note { margin: 1rem 0; padding: 0.1rem 0 0.1rem 1rem; border-left: 3px solid var(--grid); color: var(--muted); }
 .note { font-size: 0.9375rem; max-width: 46rem; white-space: pre-line; }
+.chart-title { margin: 0; font-weight: 600; line-height: 1.3; }
 .for-phone { display: none; }
 @media (max-width: 600px) {
   .for-phone { display: block; }
-  .for-phone .chart { min-width: 0; }
+  .for-phone .chart, .for-phone .wide .chart { min-width: 0; }
+  th, td { padding: 0.5rem; }
   .for-desk { display: none; }
   body { padding: 1.75rem 1rem 2.5rem; }
   .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
@@ -134,9 +141,26 @@ def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section
     return path
 
 
-def settings_table(settings: Mapping[str, object]) -> str:
-    """A row per setting, those inside others by a dotted name."""
-    return table(["setting", "value"], [[name, str(value)] for name, value in flat_settings(unsigned(dict(settings)))])
+def settings_table(settings: Mapping[str, object], defaults: Mapping[str, object] | None = None) -> str:
+    """A row per setting, those inside others by a dotted name; those that differ from `defaults` first."""
+    given = dict(flat_settings(unsigned(dict(settings))))
+    if defaults is None:
+        return table(["setting", "value"], [[name, str(value)] for name, value in given.items()])
+    usual = dict(flat_settings(defaults))
+    changed = {name: value for name, value in given.items() if not same_setting(value, usual.get(name))}
+    rows = [[name, str(value), "" if name not in usual else str(usual[name])] for name, value in changed.items()]
+    first = (
+        table(["setting", "value", "where nothing is said"], rows) if rows else note("All settings are the usual ones.")
+    )
+    rest = table(["setting", "value"], [[name, str(value)] for name, value in given.items() if name not in changed])
+    return f"{first}<details><summary>All that is as usual</summary>{rest}</details>"
+
+
+def same_setting(one: object, other: object) -> bool:
+    """Whether two settings are the same, whether they were read from JSON or not."""
+    return one == other or str(one).replace("(", "[").replace(")", "]") == str(other).replace("(", "[").replace(
+        ")", "]"
+    )
 
 
 def flat_settings(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -181,6 +205,15 @@ def figure(drawing: Drawing, caption: str = "", wide: bool = False) -> str:
     kind = ' class="wide"' if wide else ""
     below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f"<figure{kind}>\n{to_svg(drawing)}\n{below}</figure>"
+
+
+def figure_for(draw: Callable[[int], Drawing], caption: str = "", wide: int = DESK_WIDTH) -> str:
+    """A chart that is drawn twice, as wide as a desk and as wide as a phone, of which each screen shows its own."""
+    desk, phone = draw(wide), draw(PHONE_WIDTH)
+    title = f'<p class="chart-title">{escape(phone.title)}</p>'
+    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    small = title + to_svg(replace(phone, title=""))
+    return f"<figure>\n{for_screen('desk', to_svg(desk))}\n{for_screen('phone', small)}\n{below}</figure>"
 
 
 def for_screen(screen: str, content_html: str) -> str:

@@ -120,7 +120,7 @@ def test_any_env_gets_a_plain_film_with_its_own_pictures():
     from redline.report.film import rendered
 
     env = Counter("rgb_array")
-    episode = watch(env, "mine", lambda obs, mask: Move(1, ((1, 0.75), (0, 0.25))), 0, note=rendered)
+    episode = watch(env, "mine", lambda obs, mask: Move(4, ((1, 0.75), (0, 0.25)), number=1), 0, note=rendered)
     film = plain_film(episode)
     assert [dict(frame.facts).get("action") for frame in film.frames] == [None, "count", "count", "count"]
     assert dict(film.frames[3].facts)["observation 0"] == "3"

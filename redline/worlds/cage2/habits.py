@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from redline.learn.watching import WatchedEpisode
-from redline.report.draw import percent
+from redline.report.draw import NOTHING, percent
 from redline.report.page import note, table
 from redline.worlds.cage2.rules.observe import ATTACK, SCAN
 from redline.worlds.cage2.rules.scenario import (
@@ -75,7 +75,7 @@ def _shares(counts: dict[str, Counter[str]], what: str) -> str:
     for name, found in counts.items():
         total = sum(found.values())
         if total:
-            lines.append([name, *(percent(found[kind] / total) if found[kind] else "·" for kind in KINDS), total])
+            lines.append([name, *(percent(found[kind] / total) if found[kind] else NOTHING for kind in KINDS), total])
     return table([what, *KINDS, "steps"], lines)
 
 
@@ -92,5 +92,5 @@ def _decoys(records: Sequence[Sequence[Any]]) -> list[list[object]]:
     for host, name in enumerate(HOSTS):
         counts = [begun[host, decoy] / len(records) for decoy in range(len(DECOYS))]
         if any(counts):
-            lines.append([name, *(f"{count:.2g}" if count else "·" for count in counts)])
+            lines.append([name, *(f"{count:.2g}" if count else NOTHING for count in counts)])
     return lines

@@ -91,7 +91,7 @@ def _frame(episode: WatchedEpisode, schedule: Schedule, t: int, held: list[Held]
     where = whereabouts(net, now)
     facts = [("clock", f"{now.clock:,}{unit}"), ("finished", str(now.finished))]
     if step is not None:
-        facts.insert(0, ("action", episode.action_name(step.choice.action)))
+        facts.insert(0, ("action", episode.name_of(step.choice)))
     under_way = [f"{net.transitions[each.transition].name} until {each.ends:,}{unit}" for each in now.firings]
     facts.append(("under way", ", ".join(under_way) or "nothing"))
     layers = {name: shapes for view in views for name, shapes in view.layers(now, where).items()}
@@ -156,7 +156,7 @@ def still(episode: WatchedEpisode) -> Film:
     step = episode.steps[-1] if episode.steps else None
     facts = [("clock", f"{now.clock:,}"), ("finished", str(now.finished))]
     if step is not None:
-        facts.insert(0, ("action", episode.action_name(step.choice.action)))
+        facts.insert(0, ("action", episode.name_of(step.choice)))
     picture = picture_of(now.net, SCREENS[DESK])
     scenes = [] if picture is None else [Scene(picture.ground(), (TOKENS,))]
     layers = {} if picture is None else {TOKENS: picture.tokens(where)}
