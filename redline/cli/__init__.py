@@ -13,6 +13,7 @@ from redline.version import __version__
 COMMANDS = {
     "train": "train a policy and leave a run folder behind",
     "eval": "score a trained policy, beside simple players and published scores",
+    "play": "watch an episode step by step, here or as a page",
     "improve": "improve a trained policy by rollouts: try everything else where it goes most often",
     "search": "find the workflow, such as an order of repairs, that plays best (GP-UCB over all of them)",
     "solve": "find the best possible solution of an env, such as its shortest schedule, and prove it",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,7 @@ class ReportOptions:
     trust: bool = False
     """Use what the run names, such as a world of its own, though it was not made by you."""
     seed: int = 0
-    """Accepted by every command; a report draws nothing at random."""
+    """Accepted by every command; the episodes of a report have seeds of their own."""
     output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
 
 
@@ -48,7 +49,7 @@ def run(arguments: list[str]) -> int:
         )
     else:
         write_page, write_svg, write_pngs = (
-            learning.write_report,
+            partial(learning.write_report, trust=command.trust),
             learning.write_learning_svg,
             learning.write_learning_pngs,
         )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from redline.errors import RedlineError
+from redline.learn.config import config_to_json, recipe
 from redline.metrics import load_metrics
 from redline.report.charts.bar_chart import share_bar
 from redline.report.charts.line_chart import Series, line_chart
 from redline.report.draw import NOTHING, Drawing, fixed, short, write_picture
-from redline.report.page import Section, facts, figure, settings_table, table, write_page
+from redline.report.page import DESK_WIDTH, Section, facts, figure_for, settings_table, table, write_page
+from redline.report.playing import episode_sections
 from redline.report.stages import stage_sections
 from redline.runs import BREAKDOWN, LEARNING_PNG, REPORT, SCORES, Run
 from redline.timing.breakdown import Breakdown
@@ -23,18 +25,27 @@ Metrics = dict[str, np.ndarray]
 """The columns of a run's metrics."""
 
 
-def write_report(run: Run) -> Path:
-    """Write the report into the run folder and return its path."""
+def write_report(run: Run, trust: bool = False) -> Path:
+    """Write the report into the run folder and return its path. It holds episodes, where the policy can be played."""
     metrics = load_metrics(run.metrics)
     sections = [
         Section("In short", _headline(metrics)),
         *sections_of(run),
         *stage_sections(run),
+        *episode_sections(run, trust),
         Section("Learning", _learning(metrics)),
         *_time(run),
-        Section("Settings", settings_table(run.config)),
+        Section("Settings", settings_table(run.config, usual_settings(run))),
     ]
     return write_page(run.path / REPORT, f"Redline: {run.config.get('env', 'run')}", run.path.name, sections)
+
+
+def usual_settings(run: Run) -> dict[str, Any] | None:
+    """The settings that a run would have had if nothing had been said; None where that cannot be told."""
+    try:
+        return config_to_json(recipe(str(run.config.get("env"))))
+    except RedlineError:
+        return None
 
 
 def sections_of(run: Run) -> list[Section]:
@@ -46,7 +57,7 @@ def sections_of(run: Run) -> list[Section]:
     return _score(run) if tell is None else tell(run)
 
 
-def learning_chart(metrics: Metrics) -> Drawing:
+def learning_chart(metrics: Metrics, width: int = DESK_WIDTH) -> Drawing:
     """Return over steps."""
     step, mean, std = metrics["step"], metrics["return"], metrics["return_std"]
     return line_chart(
@@ -54,6 +65,7 @@ def learning_chart(metrics: Metrics) -> Drawing:
         title="Return of the episodes played while learning (band: one standard deviation)",
         x_label="env steps",
         y_label="episode return",
+        width=width,
     )
 
 
@@ -97,32 +109,62 @@ def _final_return(returns: np.ndarray) -> str:
     return fixed(float(known.mean())) if len(known) else NOTHING
 
 
+class Curve(NamedTuple):
+    """A chart of some columns of the metrics."""
+
+    title: str
+    y_label: str
+    columns: tuple[tuple[str, str], ...]
+    """Column and name of each line."""
+    log_y: bool = False
+
+
+CURVES = (
+    Curve("Env steps per second, learning included", "steps/s", (("steps_per_second", "steps/s"),)),
+    Curve("Losses", "loss", (("policy_loss", "policy"), ("value_loss", "value"))),
+    Curve("How far the policy moved in an update (KL)", "KL", (("kl", "KL"),)),
+    Curve("Steps whose probability moved as far as it may (clipped)", "share", (("clipped", "clipped"),)),
+    Curve(
+        "How much of the returns the value function explains",
+        "explained variance",
+        (("explained_variance", "explained"),),
+    ),
+    Curve("How undecided the policy is", "entropy", (("entropy", "entropy"),)),
+    Curve("Distinct observations in an update", "count", (("distinct", "distinct observations"),), log_y=True),
+)
+
+
 def _learning(metrics: Metrics) -> str:
+    body = figure_for(lambda width: learning_chart(metrics, width)) if _has(metrics, "return") else ""
     step, mean = metrics["step"], metrics["return"]
     late = slice(max(0, len(step) // 8), None)
-    tail = line_chart(
-        [Series("mean episode return", step[late], mean[late])],
-        title="The same without the first eighth",
-        x_label="env steps",
-        y_label="episode return",
-    )
-    speed = line_chart(
-        [Series("steps/s", step, metrics["steps_per_second"])],
-        title="Env steps per second, learning included",
-        x_label="env steps",
-        y_label="steps/s",
-    )
-    rows_seen = line_chart(
-        [
-            Series("distinct observations", step, metrics["distinct"]),
-            Series("entropy x 100", step, 100 * metrics["entropy"]),
-        ],
-        title="Distinct observations in an update, and how undecided the policy is",
-        x_label="env steps",
-        y_label="count",
-        log_y=True,
-    )
-    return "".join(figure(chart) for chart in (learning_chart(metrics), tail, speed, rows_seen))
+    if _has({"late": mean[late]}, "late"):
+        body += figure_for(
+            lambda width: line_chart(
+                [Series("mean episode return", step[late], mean[late])],
+                title="The same without the first eighth", x_label="env steps", y_label="episode return", width=width,
+            )
+        )  # fmt: skip
+    return body + "".join(_curve(curve, metrics) for curve in CURVES)
+
+
+def _curve(curve: Curve, metrics: Metrics) -> str:
+    """The chart of a curve, nothing where the run knows none of it."""
+    lines = [(metrics[column], name) for column, name in curve.columns if _has(metrics, column)]
+    if not lines:
+        return ""
+    return figure_for(
+        lambda width: line_chart(
+            [Series(name, metrics["step"], values) for values, name in lines],
+            title=curve.title, x_label="env steps", y_label=curve.y_label, log_y=curve.log_y, width=width, height=280,
+        )
+    )  # fmt: skip
+
+
+def _has(metrics: Metrics, column: str) -> bool:
+    """Whether a column holds a number at all."""
+    found = metrics.get(column)
+    return found is not None and found.dtype.kind == "f" and bool(np.isfinite(found).any())
 
 
 def _score(run: Run) -> list[Section]:
@@ -142,5 +184,6 @@ def _time(run: Run) -> list[Section]:
     breakdown = Breakdown.from_json(found)
     parts = [(row.name, row.share) for row in leaves(breakdown) if row.share > 0]
     lines = [["\u2003" * row.depth + row.name, f"{row.seconds:.2f}", f"{row.share:.1%}"] for row in rows(breakdown)]
-    body = figure(share_bar(parts, title="Share of the training time")) + table(["part", "seconds", "share"], lines)
+    chart = figure_for(lambda width: share_bar(parts, title="Share of the training time", width=width))
+    body = chart + table(["part", "seconds", "share"], lines)
     return [Section("Where the time went", body)]

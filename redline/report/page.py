@@ -1,14 +1,15 @@
 """A report as one HTML file: its look, and the pieces it is put together from.
 
-A page needs no script and no network, follows the light or dark mode of the reader, and prints. Everything given to
-these functions is text and is escaped, except what is called `_html`.
+A page needs no network, and a script only to play films; it follows the light or dark mode of the reader, fits a phone,
+and prints. Everything given to these functions is text and is escaped, except what is called `_html`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 
 from redline.errors import RedlineError
@@ -20,6 +21,9 @@ LOOKS_LIKE_A_NUMBER = re.compile(
     r"[~≈<>≤≥±+−-]?\s*\d[\d.,\s]*(e[+−-]?\d+)?\s*[kMGT]?\s*(±\s*[\d.,]+\s*)?[kMGT]?\s*(%|×|[a-zµ/]{1,12})?",
     re.IGNORECASE,
 )
+
+DESK_WIDTH, PHONE_WIDTH = 760, 358
+"""Pixels that a chart takes."""
 
 CSS = """
 *, ::before, ::after { box-sizing: border-box; }
@@ -47,6 +51,8 @@ figcaption { margin-top: 0.5rem; color: var(--muted); font-size: 0.875rem; }
 .facts dd {
   margin: 0.2rem 0 0; font-size: 1.75rem; font-weight: 600; line-height: 1.2; letter-spacing: -0.015em;
 }
+details { margin: 1rem 0; }
+summary { cursor: pointer; color: var(--muted); padding: 0.35rem 0; }
 .scroll { overflow-x: auto; margin: 1.5rem 0; }
 table { width: 100%; border-collapse: collapse; font-size: 0.9375rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.5rem 0.75rem; text-align: left; vertical-align: baseline; border-bottom: 1px solid var(--grid); }
@@ -56,7 +62,13 @@ th { color: var(--muted); font-size: 0.8125rem; font-weight: 600; border-bottom-
 .highlight td:first-child { box-shadow: inset 3px 0 var(--red); }
 .note { margin: 1rem 0; padding: 0.1rem 0 0.1rem 1rem; border-left: 3px solid var(--grid); color: var(--muted); }
 .note { font-size: 0.9375rem; max-width: 46rem; white-space: pre-line; }
+.chart-title { margin: 0; font-weight: 600; line-height: 1.3; }
+.for-phone { display: none; }
 @media (max-width: 600px) {
+  .for-phone { display: block; }
+  .for-phone .chart, .for-phone .wide .chart { min-width: 0; }
+  th, td { padding: 0.5rem; }
+  .for-desk { display: none; }
   body { padding: 1.75rem 1rem 2.5rem; }
   .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .facts dd { font-size: 1.35rem; }
@@ -79,16 +91,24 @@ class Section:
     body_html: str
 
 
+FILM = '<div class="film"'
+"""How a film begins, which needs a script to be played."""
+ALONE = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+"""The browser's leave: what is in the page, and nothing from anywhere else."""
+
+
 def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     """A complete HTML document."""
+    has_films = any(FILM in section.body_html for section in sections)
     below = "\n".join(f"<section>\n<h2>{escape(s.heading)}</h2>\n{s.body_html}\n</section>" for s in sections)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{ALONE}">
 <title>{escape(title)}</title>
-<style>{palette_css()}{CSS.replace("FONT", FONT)}</style>
+<style>{palette_css()}{CSS.replace("FONT", FONT)}{_resource("film.css") if has_films else ""}</style>
 </head>
 <body>
 <header>
@@ -98,9 +118,18 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 <main>
 {below}
 </main>
+{_script("film.js") if has_films else ""}
 </body>
 </html>
 """
+
+
+def _resource(name: str) -> str:
+    return files("redline.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _script(name: str) -> str:
+    return f"<script>{_resource(name)}</script>"
 
 
 def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section], hint: str = "") -> Path:
@@ -112,9 +141,26 @@ def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section
     return path
 
 
-def settings_table(settings: Mapping[str, object]) -> str:
-    """A row per setting, those inside others by a dotted name."""
-    return table(["setting", "value"], [[name, str(value)] for name, value in flat_settings(unsigned(dict(settings)))])
+def settings_table(settings: Mapping[str, object], defaults: Mapping[str, object] | None = None) -> str:
+    """A row per setting, those inside others by a dotted name; those that differ from `defaults` first."""
+    given = dict(flat_settings(unsigned(dict(settings))))
+    if defaults is None:
+        return table(["setting", "value"], [[name, str(value)] for name, value in given.items()])
+    usual = dict(flat_settings(defaults))
+    changed = {name: value for name, value in given.items() if not same_setting(value, usual.get(name))}
+    rows = [[name, str(value), "" if name not in usual else str(usual[name])] for name, value in changed.items()]
+    first = (
+        table(["setting", "value", "where nothing is said"], rows) if rows else note("All settings are the usual ones.")
+    )
+    rest = table(["setting", "value"], [[name, str(value)] for name, value in given.items() if name not in changed])
+    return f"{first}<details><summary>All that is as usual</summary>{rest}</details>"
+
+
+def same_setting(one: object, other: object) -> bool:
+    """Whether two settings are the same, whether they were read from JSON or not."""
+    return one == other or str(one).replace("(", "[").replace(")", "]") == str(other).replace("(", "[").replace(
+        ")", "]"
+    )
 
 
 def flat_settings(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -159,6 +205,20 @@ def figure(drawing: Drawing, caption: str = "", wide: bool = False) -> str:
     kind = ' class="wide"' if wide else ""
     below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f"<figure{kind}>\n{to_svg(drawing)}\n{below}</figure>"
+
+
+def figure_for(draw: Callable[[int], Drawing], caption: str = "", wide: int = DESK_WIDTH) -> str:
+    """A chart that is drawn twice, as wide as a desk and as wide as a phone, of which each screen shows its own."""
+    desk, phone = draw(wide), draw(PHONE_WIDTH)
+    title = f'<p class="chart-title">{escape(phone.title)}</p>'
+    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    small = title + to_svg(replace(phone, title=""))
+    return f"<figure>\n{for_screen('desk', to_svg(desk))}\n{for_screen('phone', small)}\n{below}</figure>"
+
+
+def for_screen(screen: str, content_html: str) -> str:
+    """Content that only one kind of screen shows: `desk` or `phone`; any shows that of neither."""
+    return f'<div class="for-{screen}">{content_html}</div>' if screen else content_html
 
 
 def _is_numeric(column: Sequence[object]) -> bool:

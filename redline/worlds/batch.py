@@ -6,7 +6,7 @@ ask for (spaces, seeds, reset masks, checks, snapshots) is here, once for all wo
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -14,12 +14,16 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from redline.compiled.rng import seed_streams
-from redline.errors import RedlineError
+from redline.errors import RedlineError, unknown
 from redline.worlds.encoding import Encoding, Plain
 from redline.worlds.observations import space_encoding
 from redline.worlds.play_on import Answers, Columns, Ends, Going, Playing
 from redline.worlds.ranges import WAY_OUT, Ranges, require_in_range, require_truth, undeclared
 from redline.worlds.results import StepResults
+from redline.worlds.world import Named
+
+if TYPE_CHECKING:
+    from redline.report.film import Play
 
 Infos = dict[str, Any]
 
@@ -246,16 +250,35 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return -np.inf, np.inf
 
 
+class SeenStep(NamedTuple):
+    """The latest step of an env, for whoever renders it."""
+
+    action: int
+    reward: float
+    number: int
+    """Steps since the beginning, this one included."""
+    total: float
+    """Rewards since then."""
+
+
 class SingleEnv(gym.Env[np.ndarray, np.integer]):
     """One episode at a time. Seeded alike, it plays the same episode as any env of the batch.
 
-    The batch of one does not begin again by itself, so that the last state stays readable.
+    The batch of one does not begin again by itself, so that the last state stays readable. It renders as text (`ansi`)
+    or, with Pillow, as a picture (`rgb_array`), in the way that its world's `play` shows a step.
     """
 
-    metadata = {"render_modes": []}
+    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 5}
+    show: Named[Play] | None = None
+    """How a step is shown; what any env shows where a world says nothing."""
 
-    def __init__(self, batch: BatchEnv) -> None:
+    def __init__(self, batch: BatchEnv, render_mode: str | None = None) -> None:
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise unknown("render mode", render_mode, self.metadata["render_modes"])
+        self.render_mode = render_mode
         self.batch, self.encoding = batch, batch.encoding
+        self.observation_names = tuple(getattr(batch.stored.decoded, "names", ()))
+        self._seen: SeenStep | None = None
         self.action_names = batch.action_names
         self.action_space, self.observation_space = batch.single_action_space, batch.single_observation_space
 
@@ -263,12 +286,22 @@ class SingleEnv(gym.Env[np.ndarray, np.integer]):
         """Begin a new episode."""
         super().reset(seed=seed)
         obs, infos = self.batch.reset(seed=seed, options=options)
+        self._seen = None
         return obs[0], self.batch.single_info(infos)
 
     def step(self, action: int | np.integer) -> tuple[np.ndarray, float, bool, bool, Infos]:
         """Play one step."""
         obs, rewards, terminated, truncated, infos = self.batch.step(np.array([action]))
+        number, total = (0, 0.0) if self._seen is None else (self._seen.number, self._seen.total)
+        self._seen = SeenStep(int(action), float(rewards[0]), number + 1, total + float(rewards[0]))
         return obs[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), self.batch.single_info(infos)
+
+    def render(self) -> Any:
+        """The latest step as the render mode asks for it: text, or dots uint8 [height, width, 3]; None without a mode."""
+        if self.render_mode is None:
+            return None
+        still: Named[Any] = Named(f"redline.report.stills:{self.render_mode}")
+        return still(self, self.batch.stored.decode(self.batch.obs)[0], self._seen)
 
     def action_masks(self) -> np.ndarray:
         """The actions that are allowed now, bool [actions]."""

@@ -182,7 +182,7 @@ def check_options(world: World, options: dict[str, Any]) -> None:
         return
     fields: Callable[..., Any] = world.options
     names = list(fields.__dataclass_fields__)  # type: ignore[attr-defined]
-    also = ["turbo", "encoded", "scenario"] if world.compiled else []
+    also = ["turbo", "encoded", "scenario", "render_mode"] if world.compiled else []
     for option in options:
         if option not in names and option not in also:
             raise unknown(f"{world.name} option", option, [*names, *also[:1]])

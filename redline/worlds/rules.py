@@ -302,7 +302,8 @@ def rules_world(name: str, about: str, rules: Callable[[Any], Rules], options: t
         return RulesEnv(num_envs, rules(made_options(options, given)), **faces)
 
     def single(name: str, **given: Any) -> SingleEnv:
-        return SingleEnv(batch(1, name, autoreset=False, **given))
+        render_mode = given.pop("render_mode", None)
+        return SingleEnv(batch(1, name, autoreset=False, **given), render_mode)
 
     verify = Command(Recordings, functools.partial(verify_recordings, batch))
     return World(**{"verify": verify, **more}, name=name, about=about, single=single, batch=batch, options=options)

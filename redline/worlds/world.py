@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from redline.learn.elite import Episode
     from redline.learn.evaluate import Trained
     from redline.learn.stages import Stage
+    from redline.report.film import Play
     from redline.report.page import Section
     from redline.runs import Run
     from redline.worlds.batch import BatchEnv
@@ -162,6 +163,8 @@ class World:
     """`redline eval`: run(subject, options, say)."""
     sections: Callable[[Run], list[Section]] | None = None
     """Sections of this world's own in the report of a run."""
+    play: Named[Play] | Play | None = None
+    """`redline play` and the episodes in a report: what there is to see; without it, what any env shows."""
     verify: Named[Command] | Command | None = None
     """`redline verify`: run(name, options, say)."""
     solve: Named[Command] | Command | None = None

@@ -7,7 +7,7 @@ chart is a function that returns a `Drawing`; pages, .svg files and .png files a
 from redline.report.draw.axis import HUGE, TINY, Axis, axis_of, drawable, grid_columns, grid_rows
 from redline.report.draw.numbers import NOTHING, duration, fixed, percent, short, show, time_unit
 from redline.report.draw.palette import HUES, PALETTE, hue, palette_css
-from redline.report.draw.pictures import FORMATS, write_picture
+from redline.report.draw.pictures import FORMATS, dots_of, write_picture
 from redline.report.draw.shapes import (
     Area,
     Box,
@@ -21,7 +21,7 @@ from redline.report.draw.shapes import (
     Text,
     no_data,
 )
-from redline.report.draw.svg import inline_svg, to_svg
+from redline.report.draw.svg import inline_svg, markup_of, to_svg
 from redline.report.draw.text import FONT, escape, fit, text_width
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "Stroke",
     "Text",
     "axis_of",
+    "dots_of",
     "drawable",
     "duration",
     "escape",
@@ -53,6 +54,7 @@ __all__ = [
     "grid_rows",
     "hue",
     "inline_svg",
+    "markup_of",
     "no_data",
     "palette_css",
     "percent",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from redline.errors import RedlineError
 from redline.files import reason, replace_file
@@ -29,9 +33,18 @@ def _encode(drawing: Drawing, path: Path, kind: str) -> bytes:
     return to_svg(drawing, standalone=True).encode() if kind == ".svg" else _png(drawing)
 
 
+def dots_of(drawing: Drawing) -> np.ndarray:
+    """A drawing as dots uint8 [height, width, 3]."""
+    return np.asarray(_painter().to_image(drawing))
+
+
 def _png(drawing: Drawing) -> bytes:
+    data: bytes = _painter().to_png(drawing)
+    return data
+
+
+def _painter() -> Any:
     try:
-        from redline.report.draw.png import to_png
+        return importlib.import_module("redline.report.draw.png")
     except ImportError as error:
         raise RedlineError("PNG files need Pillow: pip install 'redline[plot]'.") from error
-    return to_png(drawing)

@@ -128,7 +128,19 @@ def _stamps(shape: Shape) -> Iterator[_Stamp]:
             yield _text(shape)
         case Group():
             for stamp in chain.from_iterable(map(_stamps, shape.shapes)):
-                yield stamp._replace(opacity=stamp.opacity * shape.opacity)
+                yield _shifted(stamp, shape.shift)._replace(opacity=stamp.opacity * shape.opacity)
+
+
+def _shifted(stamp: _Stamp, by: Point) -> _Stamp:
+    """A stamp that is set elsewhere."""
+    right, down = by
+    (left, top), (end, bottom) = stamp.bounds
+
+    def draw(pen: ImageDraw.ImageDraw, place: Place, ink: Ink) -> None:
+        stamp.draw(pen, lambda point: place((point[0] + right, point[1] + down)), ink)
+
+    corners = (left + right, top + down), (end + right, bottom + down)
+    return stamp._replace(bounds=corners, draw=draw)
 
 
 def _box(box: Box) -> _Stamp:

@@ -96,6 +96,8 @@ class Group(NamedTuple):
     """Of each of its shapes, which must not lie on each other."""
     crisp: bool = False
     """Whether edges snap to pixels, so that no seam shows between neighbours."""
+    shift: Point = (0.0, 0.0)
+    """How far they are moved, right and down."""
 
 
 Shape = Box | Circle | Stroke | Polyline | Area | Text | Group

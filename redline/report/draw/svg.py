@@ -6,7 +6,7 @@ brings its colours and background along, and can be shown in a README.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from redline.report.draw.palette import PALETTE, palette_css
 from redline.report.draw.shapes import Area, Box, Circle, Dash, Drawing, Group, Point, Polyline, Shape, Stroke, Text
@@ -19,17 +19,21 @@ Attributes = dict[str, str | float]
 """Of a tag; an underscore stands for a hyphen."""
 
 
-def to_svg(drawing: Drawing, standalone: bool = False) -> str:
-    """The drawing for a page, or with its own colours and background as a picture of its own."""
+def to_svg(drawing: Drawing, standalone: bool = False, layers: Mapping[str, Sequence[Shape]] | None = None) -> str:
+    """The drawing for a page, or with its own colours and background as a picture of its own.
+
+    Layers lie on top, each in a group that a script finds by `data-layer`.
+    """
     margin = MARGIN if standalone else 0
     x, y, width, height = -margin, -margin, drawing.width + 2 * margin, drawing.height + 2 * margin
     own_look = f"<style>{palette_css()}</style>" if standalone else ""
     if standalone:
         own_look += _box(Box(x, y, width, height, "surface", radius=8))
+    moving = "".join(f'<g data-layer="{escape(name)}">{markup_of(each)}</g>' for name, each in (layers or {}).items())
     return (
         f'<svg {XMLNS} class="chart" role="img" aria-label="{escape(drawing.title)}"'
         f' viewBox="{x} {y} {width:g} {height:g}" width="{width:g}" height="{height:g}"'
-        f' font-family="{FONT}">{own_look}{_markup_of([drawing.heading, *drawing.shapes])}</svg>'
+        f' font-family="{FONT}">{own_look}{markup_of([drawing.heading, *drawing.shapes])}{moving}</svg>'
     )
 
 
@@ -38,10 +42,11 @@ def inline_svg(shapes: Sequence[Shape], width: float, height: float, stretched: 
     size = f'viewBox="0 0 {width:g} {height:g}"'
     size += f' width="100%" height="{height:g}"' if stretched else f' width="{width:g}" height="{height:g}"'
     how = ' style="display:block;min-width:6rem" preserveAspectRatio="none"' if stretched else ""
-    return f"<svg {XMLNS} {size}{how}>{_markup_of(shapes)}</svg>"
+    return f"<svg {XMLNS} {size}{how}>{markup_of(shapes)}</svg>"
 
 
-def _markup_of(shapes: Sequence[Shape]) -> str:
+def markup_of(shapes: Sequence[Shape]) -> str:
+    """Shapes as the content of an SVG."""
     return "".join(map(_markup, shapes))
 
 
@@ -106,7 +111,9 @@ def _group(group: Group) -> str:
     look: Attributes = {"shape_rendering": "crispEdges"} if group.crisp else {}
     if group.opacity < 1:
         look["opacity"] = group.opacity
-    return _tag("g", _hover(group.tip) + _markup_of(group.shapes), **look)
+    if group.shift != (0.0, 0.0):
+        look["transform"] = "translate({:g} {:g})".format(*group.shift)
+    return _tag("g", _hover(group.tip) + markup_of(group.shapes), **look)
 
 
 def _path(points: Sequence[Point]) -> str:

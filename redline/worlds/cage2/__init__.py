@@ -40,6 +40,7 @@ CAGE2 = World(
     is_baseline=Named(f"{_HERE}.baselines:is_baseline"),
     score=Named(f"{_HERE}.protocol:SCORE"),
     sections=Named(f"{_HERE}.pages:sections"),
+    play=Named(f"{_HERE}.play:PLAY"),
     verify=Named(f"{_HERE}.verify:VERIFY"),
     workflows=Named(f"{_HERE}.workflow:WORKFLOWS"),
     original=Original("CybORG", lambda name, options, seconds: 370.0),

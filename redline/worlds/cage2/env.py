@@ -20,6 +20,7 @@ from redline.worlds.cage2.rules.state import new_state
 from redline.worlds.play_on import Playing
 from redline.worlds.ranges import Ranges
 from redline.worlds.results import StepResults
+from redline.worlds.world import Named
 
 NO_FIX_COMPLIANCE = 0.5  # of an episode in which nothing was fixed
 EXPANDED_BY = {"reduced": kernel.expand_actions, "useful": kernel.expand_useful}
@@ -160,11 +161,19 @@ class Cage2Env(SingleEnv):
     """One CAGE-2 episode at a time."""
 
     batch: Cage2VectorEnv
+    show = Named("redline.worlds.cage2.play:PLAY")
 
     def __init__(
-        self, scenario: Scenario | None = None, *, turbo: bool = True, encoded: bool = False, **options: Any
+        self,
+        scenario: Scenario | None = None,
+        *,
+        turbo: bool = True,
+        encoded: bool = False,
+        render_mode: str | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(Cage2VectorEnv(1, scenario, turbo=turbo, encoded=encoded, autoreset=False, **options))
+        batch = Cage2VectorEnv(1, scenario, turbo=turbo, encoded=encoded, autoreset=False, **options)
+        super().__init__(batch, render_mode)
 
     def true_state(self) -> TrueState:
         """The truth that Blue cannot see; arrays have a leading axis of one env."""

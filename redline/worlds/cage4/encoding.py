@@ -33,6 +33,10 @@ class TeamWords:
         agents = np.tile(np.arange(NUM_BLUE), len(stored))
         return self.decode_agents(stored.reshape(-1, OBS_WORDS), agents).reshape(len(stored), self.size)
 
+    def require_possible(self, stored: np.ndarray) -> None:
+        """Any bits are numbers."""
+        require_form(self, stored)
+
     def decode_agents(self, words: np.ndarray, agents: np.ndarray) -> np.ndarray:
         """The numbers int8 [n, 210] of words [n, 4], each of the agent of that number."""
         numbers = np.zeros((len(words), MOST_NUMBERS), np.int8)

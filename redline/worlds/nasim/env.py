@@ -121,8 +121,10 @@ class NasimEnv(SingleEnv):
 
     batch: NasimVectorEnv
 
-    def __init__(self, name: str | AttackScenario = "medium", **options: Any) -> None:
-        super().__init__(NasimVectorEnv(1, name, autoreset=False, **options))
+    def __init__(
+        self, name: str | AttackScenario = "medium", *, render_mode: str | None = None, **options: Any
+    ) -> None:
+        super().__init__(NasimVectorEnv(1, name, autoreset=False, **options), render_mode)
 
 
 def make_batch(num_envs: int, name: str, **options: Any) -> NasimVectorEnv:

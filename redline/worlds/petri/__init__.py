@@ -23,6 +23,7 @@ PETRI = World(
     grade=Named(f"{_HERE}.score_command:grade"),
     score=Named(f"{_HERE}.score_command:SCORE"),
     sections=Named(f"{_HERE}.pages:sections"),
+    play=Named(f"{_HERE}.play:PLAY"),
     verify=Named(f"{_HERE}.verify:VERIFY"),
     solve=Named(f"{_HERE}.solve.command:SOLVE"),
     show=Named(f"{_HERE}.show:SHOW"),

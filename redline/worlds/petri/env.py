@@ -19,6 +19,7 @@ from redline.worlds.petri.rules.state import DONE, OUTCOMES, new_finals, new_sta
 from redline.worlds.petri.rules.tables import arc_list, tabulate
 from redline.worlds.ranges import Ranges
 from redline.worlds.results import StepResults
+from redline.worlds.world import Named
 
 ILLEGAL = ("refuse", "ignore")
 _PARTS = {part: part for part in ("envs", "tokens", "places", "resources", "firings")} | {"queues": "notes"}
@@ -150,9 +151,10 @@ class PetriEnv(SingleEnv):
     """One episode at a time. `info["action_mask"]` bool [actions] says what is legal next."""
 
     batch: PetriVectorEnv
+    show = Named("redline.worlds.petri.play:STILL")
 
-    def __init__(self, name: str | Net = "cluster/J-0", **options: Any) -> None:
-        super().__init__(PetriVectorEnv(1, name, autoreset=False, **options))
+    def __init__(self, name: str | Net = "cluster/J-0", *, render_mode: str | None = None, **options: Any) -> None:
+        super().__init__(PetriVectorEnv(1, name, autoreset=False, **options), render_mode)
         self.net, self.arcs = self.batch.net, self.batch.arcs
 
     def firings(self) -> np.ndarray:

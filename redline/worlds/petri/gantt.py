@@ -125,25 +125,48 @@ def _lane_height(lane: Lane) -> float:
     return lane.slots * _slot_height(lane) + GAP
 
 
+@dataclass(frozen=True)
+class Panel:
+    """Where a stretch of time stands on a chart."""
+
+    axis: Axis
+    top: float
+    bottom: float
+
+    def cursor(self, time: float) -> list[Shape]:
+        """A line at a time, where the panel shows it."""
+        if not self.axis.low <= time <= self.axis.high:
+            return []
+        x = self.axis.at(time)
+        return [Stroke(x, self.top, x, self.bottom, "blue", 2)]
+
+
 def draw_gantt(schedule: Schedule, width: int = WIDTH) -> Drawing:
     """A schedule as shapes."""
+    return lay_out(schedule, width)[0]
+
+
+def lay_out(schedule: Schedule, width: int = WIDTH) -> tuple[Drawing, list[Panel]]:
+    """A schedule as shapes, and where its panels are."""
     rows = lanes(schedule)
     title = title_of(schedule)
     if not rows:
-        return no_data(title, width, 140, "nothing fired")
+        return no_data(title, width, 140, "nothing fired"), []
     left = min(max(text_width(lane.name) for lane in rows), width / 4) + 16
     common = _Common(rows, list(_references(schedule)), width, left, unit_of(schedule))
     shapes, y = _legend(common)
-    before = 0
+    before, panels = 0, []
     for start, stop in _panels(rows, max([1, end_of(schedule), *(each.time for each in common.references)])):
         if start > before:
             shapes.append(Text(left, y + 16, f"… {before:,} to {start:,}{common.unit} are left out …", "muted"))
             y += 30
-        panel, y = _panel(common, start, stop, y)
-        shapes += panel
+        drawn, panel = _panel(common, start, stop, y)
+        shapes += drawn
+        panels.append(panel)
+        y = panel.bottom + 30
         before = stop
     shapes.append(Text((left + width) / 2, y + 12, _axis_name(schedule), "muted", anchor="middle"))
-    return Drawing(title, width, y + 18, shapes)
+    return Drawing(title, width, y + 18, shapes), panels
 
 
 def _axis_name(schedule: Schedule) -> str:
@@ -171,8 +194,8 @@ def _panels(rows: Sequence[Lane], end: int) -> list[tuple[int, int]]:
     return panels if count <= most else [*panels[: most - 1], panels[-1]]
 
 
-def _panel(common: _Common, start: int, stop: int, top: float) -> tuple[list[Shape], float]:
-    """One stretch of time, and how far down it reaches."""
+def _panel(common: _Common, start: int, stop: int, top: float) -> tuple[list[Shape], Panel]:
+    """One stretch of time, and where it is."""
     marks = [each for each in common.references if start < each.time <= stop]
     axis = axis_of([start, stop], common.left, common.width - 14, rounded=False)
     first = top + 16 * len(marks) + 4
@@ -184,7 +207,7 @@ def _panel(common: _Common, start: int, stop: int, top: float) -> tuple[list[Sha
         shapes += _lane(common, lane, axis, y)
     for k, mark in enumerate(sorted(marks, key=lambda mark: -mark.time)):  # no line crosses the name of a later one
         shapes += _mark(mark, common, axis, top + 16 * k, tops[-1])
-    return shapes, tops[-1] + 30
+    return shapes, Panel(axis, first, tops[-1])
 
 
 def _bands(common: _Common, tops: Sequence[float]) -> list[Shape]:
@@ -243,7 +266,8 @@ def _is_in(axis: Axis, start: int, end: int) -> bool:
     return start < axis.high and end > axis.low
 
 
-def _hue(token: int | None) -> str:
+def hue_of(token: int | None) -> str:
+    """The colour of a wafer, a job or a token."""
     return TOKEN_HUES[(token or 0) % len(TOKEN_HUES)]
 
 
@@ -254,7 +278,7 @@ def _span(axis: Axis, start: float, end: float) -> tuple[float, float]:
 
 
 def _box(common: _Common, lane: Lane, bar: LaneBar, axis: Axis, y: float) -> Box:
-    colour = {"late": "red", CLEANING: "ink"}.get(bar.phase, _hue(bar.token))
+    colour = {"late": "red", CLEANING: "ink"}.get(bar.phase, hue_of(bar.token))
     x, width = _span(axis, bar.start, bar.end)
     if lane.kind in ("machine", "transition") and width > 4:  # neighbours there may have the same colour
         width -= 1
@@ -302,7 +326,7 @@ def _frames(common: _Common, windows: Sequence[Window], axis: Axis, top: float) 
 
 def _frame(common: _Common, window: Window, until: int, axis: Axis, top: float) -> list[Shape]:
     """The time a wafer may wait, filled as far as it did; red and crossed out where that was too long."""
-    y, colour = top + BAR_HEIGHT + 1.5, "red" if window.is_late else _hue(window.token)
+    y, colour = top + BAR_HEIGHT + 1.5, "red" if window.is_late else hue_of(window.token)
     waited = f"waited {window.taken - window.start:,} of {window.deadline - window.start:,}{common.unit}"
     tip = f"{window.label}: {waited}, until {window.deadline:,}{common.unit}"
     shapes: list[Shape] = []

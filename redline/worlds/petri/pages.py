@@ -14,8 +14,9 @@ from redline.files import reason, replace_file
 from redline.metrics import load_metrics
 from redline.report.charts.line_chart import Series, line_chart
 from redline.report.draw import NOTHING, Drawing, percent
-from redline.report.page import Section, facts, figure, table, write_page
+from redline.report.page import DESK_WIDTH, Section, facts, figure_for, table, write_page
 from redline.runs import SCHEDULE, SCORES, Run
+from redline.worlds.petri.gantt import WIDTH as GANTT_WIDTH
 from redline.worlds.petri.gantt import draw_gantt, known_makespans, name_of, outcome_of, unit_of
 from redline.worlds.petri.lanes import AT_STATION, CLEANING, FIRING, ON_ARM, Lane, end_of, lanes, margins
 from redline.worlds.petri.replay import read_schedule
@@ -35,12 +36,12 @@ def sections(run: Run) -> list[Section]:
         schedule = read_schedule(run.read_json(SCHEDULE))
         found.append(Section(HEADING, schedule_section_html(schedule, scores["results"])))
     metrics = load_metrics(run.metrics)
-    if "makespan" in metrics:
-        found.append(Section("Makespan", figure(makespan_chart(metrics))))
+    if "makespan" in metrics and np.isfinite(metrics["makespan"]).any():
+        found.append(Section("Makespan", figure_for(lambda width: makespan_chart(metrics, width))))
     return found
 
 
-def makespan_chart(metrics: Mapping[str, np.ndarray]) -> Drawing:
+def makespan_chart(metrics: Mapping[str, np.ndarray], width: int = DESK_WIDTH) -> Drawing:
     """Makespan over steps, on average and at best."""
     step, best = metrics["step"], np.fmin.accumulate(metrics["makespan_min"])
     return line_chart(
@@ -48,6 +49,7 @@ def makespan_chart(metrics: Mapping[str, np.ndarray]) -> Drawing:
         title="Makespan while learning",
         x_label="env steps",
         y_label="makespan",
+        width=width,
     )
 
 
@@ -84,7 +86,7 @@ def schedule_section_html(schedule: Schedule, scores: Sequence[Score] = ()) -> s
 
 def _gantt(schedule: Schedule) -> str:
     caption = "Point at a bar to read who it is, where, from when to when and how much of a residency limit was left."
-    return figure(draw_gantt(schedule), caption, wide=True)
+    return figure_for(lambda width: draw_gantt(schedule, width), caption, wide=GANTT_WIDTH)
 
 
 def _facts(schedule: Schedule) -> str:

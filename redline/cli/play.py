@@ -1,0 +1,147 @@
+"""`redline play`: watch an episode, in the terminal or as a page."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from redline.cli.console import out, print_json
+from redline.cli.options import Output, parse
+from redline.cli.worlds import say_to
+from redline.errors import RedlineError
+from redline.learn.config import at_least
+from redline.worlds.naming import with_query
+from redline.worlds.registry import default_world, find_world, shipped_policies
+
+if TYPE_CHECKING:
+    from redline.learn.watching import WatchedEpisode
+    from redline.report.film import Film, Play
+
+
+@dataclass(frozen=True)
+class PlayOptions:
+    """Watch an episode step by step: space goes on, the arrows go back and forth, q leaves.
+
+    Where standard output is not a terminal, all steps are printed one below the other.
+    """
+
+    target: tyro.conf.Positional[str]
+    """A run folder, one of its checkpoints, a policy that comes with Redline, or an env, together with --policy."""
+    policy: str | None = None
+    """A simple player of the env that is named, such as sleep or react-restore on the env where nothing is said."""
+    env: str | None = None
+    """Play in this env instead of the one trained on; options may follow its name, as in NAME?option=value."""
+    seed: int = 0
+    """Seed of the episode: the same as that of the first one that redline eval plays with it."""
+    deterministic: bool = False
+    """Always take the likeliest action instead of drawing one."""
+    trust: bool = False
+    """Use what the run names, such as an env of its own, though it was not made by you."""
+    step: int = 0
+    """Begin with this step."""
+    html: Path | None = None
+    """Write the episode as one page that needs no network, instead of showing it here."""
+    svg: Path | None = None
+    """Write a picture of the step that --step names, where the world draws one."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be played."""
+        at_least(0, seed=self.seed, step=self.step)
+
+
+def run(arguments: list[str]) -> int:
+    """Parse, play, show."""
+    command = parse("play", PlayOptions, arguments)
+    say = say_to(command.output)
+    say("Playing an episode …")
+    play, episode = _watched(command)
+    film = play.film(episode)
+    written = _written(command, film)
+    if command.output.json:
+        print_json(_facts(episode, film, written))
+    elif written:
+        out.print(film.title, soft_wrap=True, markup=False)
+        for path in written:
+            out.print(f"Written: {path}", soft_wrap=True, markup=False)
+    elif command.output.quiet:
+        out.print(film.title, soft_wrap=True, markup=False)
+    else:
+        from redline.cli.screen import print_all, show_on_screen
+
+        if sys.stdout.isatty() and sys.stdin.isatty():
+            show_on_screen(film, command.step)
+        else:
+            print_all(film)
+    return 0
+
+
+def _watched(command: PlayOptions) -> tuple[Play, WatchedEpisode]:
+    from redline.learn.api import find_policy
+    from redline.learn.evaluate import load_policy
+    from redline.report.episodes import watch_player, watch_trained
+
+    target = command.target
+    if Path(target).exists() or target in shipped_policies():
+        if command.policy is not None:
+            raise RedlineError(
+                f"--policy {command.policy} plays in an env, not in {target}. Try: redline play {default_world().name} …"
+            )
+        return watch_trained(
+            load_policy(find_policy(target), command.trust), command.seed, command.deterministic, command.env
+        )
+    if find_world(with_query(target, {})[0]) is None:
+        raise RedlineError(
+            f"There is no run or checkpoint {target}, and no env of that name. Pass a run folder, or see redline envs."
+        )
+    if command.policy is None:
+        raise RedlineError(
+            f"{target} is an env: who is to play? Pass the folder of a run on it, or try --policy with one of its players."
+        )
+    return watch_player(target, command.policy, command.seed)
+
+
+def _written(command: PlayOptions, film: Film) -> list[Path]:
+    from redline.report.draw import write_picture
+    from redline.report.film_page import write_film
+
+    written = []
+    if command.html is not None:
+        written.append(write_film(command.html, film))
+    if command.svg is not None:
+        if not film.scenes:
+            raise RedlineError("This world draws no picture of its steps. Try --html play.html.")
+        write_picture(film.still(min(command.step, len(film.frames) - 1)), command.svg, ".svg")
+        written.append(command.svg)
+    return written
+
+
+def _facts(episode: WatchedEpisode, film: Film, written: list[Path]) -> dict[str, Any]:
+    return {
+        "env": episode.env,
+        "seed": episode.seed,
+        "policy": episode.player,
+        "return": episode.total,
+        "length": len(episode.steps),
+        "terminated": episode.terminated,
+        "moments": [{"step": moment.frame, "what": moment.words} for moment in film.moments],
+        "steps": [
+            {
+                "action": episode.name_of(step.choice),
+                "reward": step.reward,
+                "value": step.choice.value,
+                "likeliest": [
+                    {"action": episode.action_name(action), "chance": chance}
+                    for action, chance in step.choice.likeliest
+                ],
+                "facts": dict(frame.facts),
+            }
+            for step, frame in zip(episode.steps, film.frames[1:], strict=False)
+        ],
+        "written": [str(path) for path in written],
+    }

@@ -1,0 +1,103 @@
+"""Episodes of trained policies and of simple players, recorded to be watched."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from typing import Any
+
+import gymnasium as gym
+
+from redline.errors import RedlineError
+from redline.learn.evaluate import Trained
+from redline.learn.watching import PolicyPlayer, WatchedEpisode, watch
+from redline.report.film import Play, play_of
+from redline.runs import CHECKPOINTS
+from redline.worlds.batch import encoding_of
+from redline.worlds.naming import with_query
+from redline.worlds.registry import make_single, world_of
+
+PICTURES = "rgb_array"
+
+
+def watch_trained(
+    trained: Trained, seed: int, deterministic: bool = False, env: str | None = None
+) -> tuple[Play, WatchedEpisode]:
+    """An episode of a trained policy, in its own env or in another that has the same observations and actions."""
+    config = trained.config
+    name, options = (config.env, config.env_options) if env is None else with_query(env, {})
+    play, made = _stage(name, options, trained)
+    try:
+        player = PolicyPlayer(trained.policy, seed, deterministic)
+        return play, watch(made, name, player, seed, who=name_of(trained), note=play.note, options=options)
+    finally:
+        made.close()
+
+
+def watch_player(env: str, player: str, seed: int) -> tuple[Play, WatchedEpisode]:
+    """An episode of one of a world's simple players."""
+    name, options = with_query(env, {})
+    play, made = _stage(name, options, None)
+    try:
+        if play.player is None:
+            raise RedlineError(
+                f"{name} has no players of its own. Pass the folder of a run on it: redline play runs/NAME"
+            )
+        chosen = play.player(player, env, seed, made)
+        return play, watch(made, name, chosen, seed, who=player, note=play.note, options=options)
+    finally:
+        made.close()
+
+
+def watch_several(trained: Trained, most: int, seconds: float, seed: int) -> tuple[Play, list[WatchedEpisode]]:
+    """Up to `most` episodes, seeded one after the other, as many as end within a time; one at least."""
+    began = time.monotonic()
+    episodes: list[WatchedEpisode] = []
+    play, made = _stage(trained.config.env, trained.config.env_options, trained, pictures=False)
+    compiled = world_of(trained.config.env).compiled  # which may have to be done first, and is quick after that
+    until = math.inf if compiled else began + 3 * seconds
+    try:
+        while len(episodes) < most and (not episodes or time.monotonic() - began < seconds):
+            player = PolicyPlayer(trained.policy, seed + len(episodes))
+            episodes.append(
+                watch(
+                    made, trained.config.env, player, seed + len(episodes),
+                    who=name_of(trained), note=play.note, options=trained.config.env_options, until=until,
+                )
+            )  # fmt: skip
+    finally:
+        made.close()
+    return play, episodes
+
+
+def name_of(trained: Trained) -> str:
+    """The name of the run that a policy comes from."""
+    path = trained.path.absolute()
+    return path.parent.parent.name if path.parent.name == CHECKPOINTS else path.name
+
+
+def _stage(name: str, options: dict[str, Any], trained: Trained | None, pictures: bool = True) -> tuple[Play, gym.Env]:
+    """How the env's world shows episodes, and an env to play one in: one that makes pictures of itself, if it can."""
+    world = world_of(name)
+    encoded = {"encoded": True} if world.compiled and trained is not None else {}
+    made = make_single(name, **options, **encoded)
+    if trained is not None:
+        _require_fit(trained, made, name)
+    if pictures and not world.compiled and PICTURES in made.metadata.get("render_modes", ()):
+        with contextlib.suppress(Exception):  # whatever a picture needs and does not find: the episode goes on without
+            drawn = make_single(name, **{**options, "render_mode": PICTURES})
+            drawn.reset(seed=0)
+            drawn.render()
+            made.close()
+            made = drawn
+    return play_of(world), made
+
+
+def _require_fit(trained: Trained, env: gym.Env, name: str) -> None:
+    found, wanted = encoding_of(env, env.observation_space), trained.policy.encoding
+    if (found.shape, found.dtype, found.size) != (wanted.shape, wanted.dtype, wanted.size):
+        raise RedlineError(
+            f"{name} shows {found.size} numbers; the policy was trained on {wanted.size}, in {trained.config.env}. "
+            "Name an env with the same options."
+        )

@@ -1,0 +1,184 @@
+"""Episodes to be watched: a film has a frame for every step, whatever world it comes from.
+
+A world's `Play` says what to remember of an env and makes the film of an episode. A world without one gets the plain
+film: names and values of what was seen, the action, the reward, and the actions that were likeliest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from redline.learn.watching import Player, WatchedEpisode, WatchedStep
+from redline.report.draw import Drawing, Group, Shape, fixed, short
+from redline.worlds.world import Named, World
+
+DESK, PHONE = "desk", "phone"
+HEADING, GAP = 30.0, 40.0
+"""Pixels above the scenes of a still, and between them."""
+MOST_VALUES = 64
+"""Numbers of an observation that the plain film shows."""
+
+
+@dataclass(frozen=True)
+class Likely:
+    """An action that might have been taken."""
+
+    name: str
+    chance: float
+    taken: bool
+
+
+@dataclass(frozen=True)
+class Frame:
+    """All there is to see after one step; the first one shows the beginning."""
+
+    title: str
+    facts: Sequence[tuple[str, str]] = ()
+    """Who did what, each with a word for who."""
+    reward: float | None = None
+    reasons: Sequence[tuple[str, float]] = ()
+    """What the reward is made up of."""
+    likeliest: Sequence[Likely] = ()
+    value: float | None = None
+    layers: Mapping[str, Sequence[Shape]] = field(default_factory=dict)
+    """What changes in the scenes, by name: layers that a frame leaves out are empty in it."""
+    text: Sequence[str] = ()
+    """The same picture in characters, with rich's markup, for a terminal."""
+    image: bytes | None = None
+    """A picture that the env itself made, as PNG."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A picture that stands still, with the names of the layers that change on top of it."""
+
+    drawing: Drawing
+    layers: tuple[str, ...]
+    screen: str = ""
+    """Which screens it is for, where there is one of its kind for each: DESK or PHONE."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A frame worth jumping to."""
+
+    frame: int
+    words: str
+
+
+@dataclass(frozen=True)
+class Film:
+    """An episode to be watched."""
+
+    title: str
+    frames: Sequence[Frame]
+    scenes: Sequence[Scene] = ()
+    moments: Sequence[Moment] = ()
+    legend: str = ""
+    """How to read the scenes."""
+
+    def returns(self) -> list[float]:
+        """The return so far, at every frame."""
+        return np.cumsum([frame.reward or 0.0 for frame in self.frames]).tolist()
+
+    def still(self, frame: int) -> Drawing:
+        """All scenes of one frame side by side, as a picture of its own."""
+        shapes: list[Shape] = []
+        x = height = 0.0
+        for scene in (each for each in self.scenes if each.screen != PHONE):
+            drawing = scene.drawing
+            moving = [shape for layer in scene.layers for shape in self.frames[frame].layers.get(layer, ())]
+            shapes.append(Group([drawing.heading, *drawing.shapes, *moving], shift=(x, HEADING)))
+            x, height = x + drawing.width + GAP, max(height, drawing.height)
+        return Drawing(f"{self.title}, {self.frames[frame].title.lower()}", x - GAP, height + HEADING, shapes)
+
+
+@dataclass(frozen=True)
+class Play:
+    """How a world shows its episodes."""
+
+    film: Callable[[WatchedEpisode], Film]
+    note: Callable[[gym.Env], Any] = lambda env: None
+    """What to remember of an env at the beginning and after every step."""
+    player: Callable[[str, str, int, gym.Env], Player] | None = None
+    """A simple player by name: from its name, that of the env, a seed, and the env it is going to play in."""
+    habits: Callable[[Sequence[WatchedEpisode]], str] | None = None
+    """What the player of some episodes does, as HTML for a report."""
+
+
+def play_of(world: World) -> Play:
+    """How a world shows its episodes: in its own way, or plainly."""
+    found: Play | None = world.play.load() if isinstance(world.play, Named) else world.play
+    return found or Play(plain_film, rendered)
+
+
+def title_of(episode: WatchedEpisode) -> str:
+    """Who played what, and how it went, in one line."""
+    who = f"{episode.player} on " if episode.player else ""
+    return f"{who}{episode.env}: return {fixed(episode.total)} in {len(episode.steps):,} steps (seed {episode.seed})"
+
+
+def likeliest_of(episode: WatchedEpisode, step: WatchedStep) -> list[Likely]:
+    """The actions that were likeliest before a step."""
+    return [
+        Likely(episode.action_name(action), chance, action == step.choice.number)
+        for action, chance in step.choice.likeliest
+    ]
+
+
+def rendered(env: gym.Env) -> np.ndarray | None:
+    """The picture that an env makes of itself, where it was made to do so."""
+    if env.render_mode != "rgb_array":
+        return None
+    picture = env.render()
+    return picture if isinstance(picture, np.ndarray) and picture.ndim == 3 else None
+
+
+def plain_film(episode: WatchedEpisode) -> Film:
+    """The film of any world: what was seen, done and paid."""
+    from redline.report.draw.bitmap import encode_png
+
+    notes = [episode.start, *(step.note for step in episode.steps)]
+    images = [encode_png(note) if isinstance(note, np.ndarray) else None for note in notes]
+    numbers = [*(step.observation for step in episode.steps), episode.last]
+    frames = [Frame("The beginning", _seen(episode, numbers[0]), image=images[0])]
+    for t, step in enumerate(episode.steps):
+        frames.append(
+            Frame(
+                f"Step {t + 1}",
+                [("action", episode.name_of(step.choice)), *_seen(episode, numbers[t + 1])],
+                step.reward,
+                likeliest=likeliest_of(episode, step),
+                value=step.choice.value,
+                image=images[t + 1],
+            )
+        )
+    end = Moment(len(frames) - 1, "the end" if episode.terminated else "cut off")
+    best = [Moment(t, f"reward {short(frames[t].reward or 0.0)}") for t in _extremes(episode)]
+    return Film(title_of(episode), frames, moments=[*best, end])
+
+
+def _extremes(episode: WatchedEpisode) -> list[int]:
+    """The frames of the least and the greatest reward, where rewards differ."""
+    rewards = [step.reward for step in episode.steps]
+    if len(set(rewards)) < 2:
+        return []
+    return sorted({1 + int(np.argmin(rewards)), 1 + int(np.argmax(rewards))})
+
+
+def _seen(episode: WatchedEpisode, numbers: np.ndarray | None) -> list[tuple[str, str]]:
+    """Names and values of an observation; only a handful of long ones."""
+    if numbers is None:
+        return []
+    if len(numbers) > MOST_VALUES and not episode.observation_names:
+        return [("observation", f"{len(numbers):,} numbers from {numbers.min():.4g} to {numbers.max():.4g}")]
+    names = episode.observation_names or tuple(f"observation {k}" for k in range(len(numbers)))
+    shown = [(name, f"{number:.4g}") for name, number in zip(names, numbers.tolist(), strict=False)]
+    if len(shown) > MOST_VALUES:  # of many, those that are not zero say most
+        shown = [pair for pair in shown if float(pair[1])][:MOST_VALUES]
+    return shown

@@ -1,0 +1,198 @@
+"""`redline play`: an episode, step by step."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from redline.cli import main
+from redline.engines import vector
+from redline.learn.acting import Actor
+from redline.learn.evaluate import load_policy, play
+from redline.learn.watching import PolicyPlayer, watch
+from redline.report.episodes import watch_trained
+from redline.report.film import plain_film, play_of
+from redline.worlds.registry import make_single, world_of
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A short run on the default world."""
+    folder = tmp_path_factory.mktemp("play") / "run"
+    words = (
+        f"train cage2 --max-steps 12 --total-steps 768 --num-envs 16 --num-steps 12 --hidden 8 --run-dir {folder} -q"
+    )
+    assert main([*words.split(), "--eval-episodes", "0"]) == 0
+    return folder
+
+
+def printed(capsys, *words: str) -> str:
+    assert main(["play", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_file_gets_every_step_as_plain_text(run, capsys):
+    text = printed(capsys, str(run), "--seed", "3")
+    assert "The beginning" in text and "Step 12 of 12" in text and "\x1b" not in text
+    assert "Blue" in text and "Red " in text and "return so far" in text
+
+
+def test_the_episode_is_the_first_that_eval_plays_with_that_seed(run):
+    trained = load_policy(run)
+    _, episode = watch_trained(trained, seed=5)
+    env = vector("cage2", 1, "vector", seed=5, infos=False, max_steps=12, encoded=True)
+    returns = play(env, Actor(trained.policy, 1, 5, False), 1, 5)
+    assert round(episode.total, 9) == returns[0]
+
+
+def test_five_likeliest_actions_are_told_with_their_chances(run, capsys):
+    found = json.loads(printed(capsys, str(run), "--json"))
+    for step in found["steps"]:
+        chances = [each["chance"] for each in step["likeliest"]]
+        assert len(chances) == 5 and chances == sorted(chances, reverse=True) and 0 < sum(chances) <= 1 + 1e-6
+    assert found["length"] == 12 and found["return"] == pytest.approx(sum(step["reward"] for step in found["steps"]))
+
+
+def test_a_deterministic_player_takes_the_likeliest(run, capsys):
+    found = json.loads(printed(capsys, str(run), "--deterministic", "--json"))
+    assert all(step["action"] == step["likeliest"][0]["action"] for step in found["steps"])
+
+
+def test_rewards_are_made_up_of_their_reasons():
+    film = _film("cage2", "react-restore", 1)
+    for frame in film.frames[1:]:
+        assert frame.reward == pytest.approx(sum(points for _, points in frame.reasons))
+    assert any(moment.words.startswith("first exploit") for moment in film.moments)
+    restores = [frame for frame in film.frames if dict(frame.facts).get("Blue", "").startswith("Restore")]
+    assert len([moment for moment in film.moments if moment.words.startswith("Restore")]) == len(restores) > 0
+
+
+def _film(env: str, player: str, seed: int):
+    from redline.report.episodes import watch_player
+
+    shown, episode = watch_player(env, player, seed)
+    return shown.film(episode)
+
+
+def test_the_schedule_of_a_net_is_played_as_it_is_drawn():
+    film = _film("petri:jobshop/ft06", "MWR", 0)
+    assert "makespan" in film.title and film.moments[-1].words.startswith("6 finished")
+    jobs = [shape for shape in film.frames[0].layers["tokens desk"] if getattr(shape, "words", "").isdigit()]
+    assert sorted(shape.words for shape in jobs) == list("012345")
+
+
+class Counter(gym.Env):
+    """Somebody's own env, with pictures and names."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+    action_names = ("wait", "count")
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self.action_space = gym.spaces.Discrete(2, start=3)
+        self.observation_space = gym.spaces.Box(0, 10, (2,), np.float32)
+        self.count = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        assert action in (3, 4)
+        self.count += action - 3
+        return np.array([self.count, 1], np.float32), float(action - 3), self.count == 3, False, {}
+
+    def render(self):
+        return np.full((4, 6, 3), 40 * self.count, np.uint8)
+
+
+def test_any_env_gets_a_plain_film_with_its_own_pictures():
+    from redline.learn.watching import Move
+    from redline.report.film import rendered
+
+    env = Counter("rgb_array")
+    episode = watch(env, "mine", lambda obs, mask: Move(4, ((1, 0.75), (0, 0.25)), number=1), 0, note=rendered)
+    film = plain_film(episode)
+    assert [dict(frame.facts).get("action") for frame in film.frames] == [None, "count", "count", "count"]
+    assert dict(film.frames[3].facts)["observation 0"] == "3"
+    assert film.frames[1].likeliest[0].taken and film.frames[0].image[:4] == b"\x89PNG"
+
+
+def test_a_world_without_play_is_shown_plainly():
+    assert play_of(world_of("slow")).film is plain_film
+
+
+def test_a_policy_plays_only_where_it_sees_what_it_was_trained_on(run, capsys):
+    assert main(["play", str(run), "--env", "cage2?observation=history"]) == 2
+    assert "the policy was trained on 52" in capsys.readouterr().err
+    assert "RedMeanderAgent" in printed(capsys, str(run), "--env", "cage2?red_agent=RedMeanderAgent", "-q")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["cage2"], "who is to play?"),
+        (["nowhere"], "no run or checkpoint nowhere"),
+        (["slow", "--policy", "sleep"], "no players of its own"),
+        (["cage2", "--policy", "slep"], "sleep"),
+    ],
+)
+def test_what_cannot_be_played_is_said_in_one_line(words, why, capsys):
+    assert main(["play", *words]) == 2
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("redline:")]
+    assert len(error) == 1 and why in error[0]
+
+
+def test_keys_lead_through_the_episode_in_a_terminal():
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "redline", "play", "petri:jobshop/ft06", "--policy", "SPT"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL)
+    os.close(theirs)
+    seen, sent = b"", [b" ", b"\x1b[C", b"\x1b[D", b"q"]
+    wanted = [b"The beginning", b"Step 1", b"Step 2", b"Step 1"]
+    deadline = time.monotonic() + 100
+    try:
+        for words, key in zip(wanted, sent, strict=True):
+            while words not in seen:
+                assert time.monotonic() < deadline
+                seen += os.read(ours, 4096)
+            seen = b""
+            os.write(ours, key)
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        os.close(ours)
+
+
+@pytest.mark.parametrize("name", ["cage2", "petri:jobshop/ft06", "nasim:tiny"])
+def test_our_envs_render_as_gymnasium_asks(name):
+    text = make_single(name, render_mode="ansi")
+    text.reset(seed=0)
+    assert "The beginning" in text.render()
+    text.step(int(text.action_masks().argmax()))
+    assert "Step 1" in text.render() and "return so far" in text.render()
+    drawn = make_single(name, render_mode="rgb_array")
+    drawn.reset(seed=0)
+    dots = drawn.render()
+    assert dots.dtype == np.uint8 and dots.ndim == 3 and dots.shape[2] == 3 and len(np.unique(dots)) > 10
+    assert make_single(name).render() is None
+    assert len(drawn.action_names) == drawn.action_space.n
+    assert len(drawn.observation_names) in (0, len(drawn.observation_space.sample()))
+
+
+def test_a_player_draws_like_its_actor(run):
+    trained = load_policy(run)
+    player, actor = PolicyPlayer(trained.policy, 4), Actor(trained.policy, 1, 4, False)
+    obs = np.zeros(trained.policy.encoding.shape, trained.policy.encoding.dtype)
+    for _ in range(5):
+        actor.begin(1)
+        assert player(obs, None).action == actor.act(obs[None], None).actions[0]

@@ -1,0 +1,90 @@
+"""Films as pages, in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from redline.cli import main
+from redline.report.episodes import watch_player
+from redline.report.film_page import write_film
+from tests.report.browser import Browser
+from tests.report.reading import needs_browser, pixels
+
+pytestmark = needs_browser
+AT = "Number(document.querySelector('[data-part=slider]').value)"
+TITLE = "document.querySelector('[data-part=title]').textContent"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    found = Browser(tmp_path_factory.mktemp("browser"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """An episode of the default world."""
+    shown, episode = watch_player("cage2?max_steps=30", "react-restore", 0)
+    return write_film(tmp_path_factory.mktemp("film") / "film.html", shown.film(episode))
+
+
+def test_keys_and_buttons_lead_through_an_episode(browser, page):
+    browser.open(page)
+    assert browser.run(AT) == 0
+    for _ in range(4):
+        browser.press("ArrowRight")
+    assert browser.run(AT) == 4 and browser.run(TITLE) == "Step 4 of 30"
+    browser.press("ArrowLeft")
+    assert browser.run(AT) == 3
+    browser.press("End")
+    assert browser.run(AT) == 30
+    browser.press("Home")
+    browser.run("document.querySelector('[data-part=forward]').click()")
+    assert browser.run(AT) == 1
+    assert browser.complaints == []
+
+
+def test_space_plays_and_pauses(browser, page):
+    browser.open(page)
+    browser.press("+")
+    browser.press(" ")
+    reached = f"new Promise(done => {{ const look = () => {AT} >= 3 ? done(true) : setTimeout(look, 10); look(); }})"
+    assert browser.run(reached)
+    browser.press(" ")
+    assert browser.run("document.querySelector('[data-part=play]').getAttribute('aria-label')") == "play"
+    assert browser.complaints == []
+
+
+def test_moments_are_links_and_the_map_follows(browser, page):
+    browser.open(page)
+    hosts = "[...document.querySelectorAll('[data-layer^=\"truth\"]')].map(each => each.innerHTML).join('')"
+    before = browser.run(hosts)
+    browser.run("document.querySelector('[data-go]').click()")
+    assert browser.run(AT) == browser.run("Number(document.querySelector('[data-go]').dataset.go)") > 0
+    assert browser.run(hosts) != before
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1000, False), (390, False), (1000, True)])
+def test_a_page_fits_its_screen_and_follows_the_mode(browser, page, tmp_path, width, dark):
+    browser.open(page, width, dark=dark)
+    assert browser.run("document.documentElement.scrollWidth") == width
+    browser.picture(tmp_path / "page.png")
+    assert len(set(pixels(tmp_path / "page.png"))) > 20
+    ground = browser.run("getComputedStyle(document.body).backgroundColor")
+    assert ground == ("rgb(22, 24, 29)" if dark else "rgb(255, 255, 255)")
+    assert browser.complaints == []
+
+
+def test_a_net_shows_its_chart_and_its_tokens_on_a_phone_too(browser, tmp_path):
+    assert main(["play", "petri:jobshop/ft06", "--policy", "SPT", "--html", str(tmp_path / "net.html"), "-q"]) == 0
+    for width, screen in ((1000, "desk"), (390, "phone")):
+        browser.open(tmp_path / "net.html", width)
+        browser.press("ArrowRight")
+        shown = "[...document.querySelectorAll('[data-layer]')].filter(each => each.getBoundingClientRect().height)"
+        assert browser.run(f"{shown}.map(each => each.dataset.layer).sort()") == [
+            f"cursor {screen}",
+            f"tokens {screen}",
+        ]
+        assert browser.run("document.documentElement.scrollWidth") == width
+    assert browser.complaints == []
