@@ -13,7 +13,7 @@ from redline.engines import ENGINES, Collecting
 from redline.errors import RedlineError
 from redline.learn.config import PPOConfig, TrainConfig
 from redline.learn.network.layers import Network
-from redline.learn.network.recurrent import Cut, RecurrentNetwork
+from redline.learn.network.recurrent import Cut, RecurrentNetwork, Stack
 from redline.learn.sequences import Sequences
 from redline.learn.train import Trainer
 
@@ -39,10 +39,10 @@ def trained(asked: TrainConfig, updates: int = 2) -> np.ndarray:
 
 @kinds
 @pytest.mark.parametrize("hidden", [(), (5,), (5, 7)])
-@pytest.mark.parametrize("picture", [(), (2, 6, 6)])
-def test_steps_in_numpy_and_sequences_in_torch_agree(kind, hidden, picture):
+@pytest.mark.parametrize(("picture", "shared"), [((), False), ((), True), ((2, 6, 6), False)])
+def test_steps_in_numpy_and_sequences_in_torch_agree(kind, hidden, picture, shared):
     torch.manual_seed(0)
-    sizes = Network(72 if picture else 4, 6, hidden, num_free=2, recurrent=kind, picture=picture)
+    sizes = Network(72 if picture else 4, 6, hidden, shared, num_free=2, recurrent=kind, picture=picture)
     network, random = RecurrentNetwork(sizes), np.random.default_rng(0)
     inputs = random.normal(size=(9, 3, sizes.num_inputs)).astype(np.float32)
     begins = random.random((9, 3)) < 0.3
@@ -57,6 +57,28 @@ def test_steps_in_numpy_and_sequences_in_torch_agree(kind, hidden, picture):
     again = network(torch.from_numpy(inputs), torch.from_numpy(first), begins)
     np.testing.assert_allclose(again[0].detach().numpy(), np.concatenate(outputs), atol=2e-5)
     np.testing.assert_allclose(again[1].detach().numpy(), np.concatenate(values), atol=2e-5)
+
+
+@kinds
+def test_loops_and_torch_find_the_same_gradient(kind):
+    torch.manual_seed(0)
+    stack, random = Stack(Network(4, 6, (7,), recurrent=kind)), np.random.default_rng(0)
+    for weights in stack.memory.parameters():
+        torch.nn.init.normal_(weights, std=0.5)
+    begins = random.random((11, 3)) < 0.2
+    begins[0] = False
+    memories = torch.from_numpy(random.normal(size=(3, stack.memory_size)).astype(np.float32))
+    numbers = random.normal(size=(33, 7)).astype(np.float32)
+    wanted = torch.from_numpy(random.normal(size=(33, 7)).astype(np.float32))
+    found = []
+    for run in (stack.by_loops, stack.by_torch):
+        hidden = torch.from_numpy(numbers).requires_grad_()
+        stack.memory.zero_grad()
+        result = run(hidden, memories, begins)
+        (result * wanted).sum().backward()
+        found.append([result.detach(), hidden.grad, *(weights.grad.clone() for weights in stack.memory.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=2e-5 * max(1.0, float(theirs.abs().max())))
 
 
 def test_a_cut_puts_every_step_where_it_belongs():

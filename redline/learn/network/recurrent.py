@@ -1,12 +1,10 @@
 """A network that remembers: fully connected layers, then a GRU or an LSTM, then actor and critic.
 
 While acting it goes one step at a time, in numpy, since a call of torch costs more than what it computes for a few envs.
-While learning it goes through whole sequences, cut where episodes end, in torch.
+While learning it goes through whole sequences, in compiled loops on a CPU and in torch elsewhere.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -14,42 +12,78 @@ from torch import Tensor, nn
 
 from redline.learn.network.flat import FlatModule, append_free, free_parameters
 from redline.learn.network.layers import Network
+from redline.learn.network.memory_loops import Remember
 from redline.learn.network.numpy_pass import FUNCTIONS
 from redline.learn.network.torch_pass import convs, linear, trunk
 
 _HALF = np.float32(0.5)
+KINDS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+
+
+class Stack(nn.Module):
+    """Hidden layers and the memory behind them."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        inputs, hidden = network.num_features, network.hidden
+        self.width = hidden[-1] if hidden else inputs
+        self.trunk = trunk(inputs, hidden, network.activation)
+        self.memory: nn.GRU | nn.LSTM = KINDS[network.recurrent](self.width, self.width)
+        for name, weights in self.memory.named_parameters():
+            nn.init.orthogonal_(weights) if "weight" in name else nn.init.zeros_(weights)
+
+    @property
+    def memory_size(self) -> int:
+        """Numbers that are remembered from one step to the next."""
+        return self.width * (2 if isinstance(self.memory, nn.LSTM) else 1)
+
+    def forward(self, seen: Tensor, memories: Tensor, begins: np.ndarray) -> Tensor:
+        """What is made [T n, width] of sequences [T n, features], in order of time."""
+        hidden = self.trunk(seen)
+        return (self.by_loops if seen.device.type == "cpu" else self.by_torch)(hidden, memories, begins)
+
+    def by_loops(self, hidden: Tensor, memories: Tensor, begins: np.ndarray) -> Tensor:
+        """The memory's part of that, for the CPU."""
+        in_weight, weight, in_bias, bias = (getattr(self.memory, f"{name}_l0") for name in PARTS)
+        coming = torch.nn.functional.linear(hidden, in_weight, in_bias).reshape(*begins.shape, -1)
+        found: Tensor = Remember.apply(coming, weight, bias, memories, begins)  # type: ignore[no-untyped-call]
+        return found.flatten(0, 1)
+
+    def by_torch(self, hidden: Tensor, memories: Tensor, begins: np.ndarray) -> Tensor:
+        """The same on any device: sequences are cut where episodes begin, and go side by side."""
+        cut = Cut(begins)
+        begun = cut.firsts == 0
+        before = torch.zeros(len(cut.envs), self.memory_size, device=hidden.device)
+        before[torch.from_numpy(begun)] = memories[torch.from_numpy(cut.envs[begun])]
+        split = tuple(part.unsqueeze(0).contiguous() for part in before.split(self.width, dim=1))
+        pieces = hidden[torch.from_numpy(cut.padded)]
+        remembered, _ = self.memory(pieces, split if isinstance(self.memory, nn.LSTM) else split[0])
+        return remembered.flatten(0, 1)[torch.from_numpy(cut.places)]
 
 
 class RecurrentNetwork(FlatModule):
-    """A network with a memory per env: a row of `memory_size` numbers, zeros where an episode begins."""
+    """A network with a memory per env: a row of `memory_size` numbers, zeros where an episode begins.
+
+    Actor and critic have hidden layers and a memory each, or share them.
+    """
 
     by_hand = False
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.sizes = network
-        inputs, hidden = network.num_features, network.hidden
-        width = hidden[-1] if hidden else inputs
         self.convs = convs(network) if network.picture else None
-        self.trunk = trunk(inputs, hidden, network.activation)
-        kind = nn.LSTM if network.recurrent == "lstm" else nn.GRU
-        self.memory: nn.GRU | nn.LSTM = kind(width, width)
-        for name, weights in self.memory.named_parameters():
-            nn.init.orthogonal_(weights) if "weight" in name else nn.init.zeros_(weights)
-        self.actor = linear(width, network.num_seeing, gain=0.01)
-        self.critic = linear(width, 1, gain=1.0)
+        self.stack = Stack(network)
+        self.critic_stack = None if network.shared else Stack(network)
+        self.actor = linear(self.stack.width, network.num_seeing, gain=0.01)
+        self.critic = linear(self.stack.width, 1, gain=1.0)
         self.free = free_parameters(network.num_free)
         self._views: tuple[int, dict[str, np.ndarray]] | None = None
 
     @property
-    def width(self) -> int:
-        """Numbers that actor and critic see."""
-        return self.memory.hidden_size
-
-    @property
     def memory_size(self) -> int:
         """Numbers that are remembered from one step to the next."""
-        return self.width * (2 if isinstance(self.memory, nn.LSTM) else 1)
+        return self.stack.memory_size * (1 if self.critic_stack is None else 2)
 
     def scale_values(self, factor: float) -> None:
         """Let the state values be that many times as large."""
@@ -59,42 +93,39 @@ class RecurrentNetwork(FlatModule):
 
     def step(self, inputs: np.ndarray, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Outputs [n, outputs], state values [n] and the memories [n, memory size] after one step."""
-        arrays = self._arrays()
-        seen = self._look(inputs)
-        activate = FUNCTIONS[self.sizes.activation]
-        for k in range(len(self.sizes.hidden)):
-            seen = activate(seen @ arrays[f"trunk.{2 * k}.weight"].T + arrays[f"trunk.{2 * k}.bias"])
-        advance = _lstm if isinstance(self.memory, nn.LSTM) else _gru
-        memories = advance(seen, memories, *(arrays[f"memory.{name}_l0"] for name in PARTS))
-        features = memories[:, : self.width]
-        outputs = features @ arrays["actor.weight"].T + arrays["actor.bias"]
+        arrays, seen, size = self._arrays(), self._look(inputs), self.stack.memory_size
+        after = critic_after = self._advance("stack", arrays, seen, memories[:, :size])
+        whole = after
+        if self.critic_stack is not None:
+            critic_after = self._advance("critic_stack", arrays, seen, memories[:, size:])
+            whole = np.hstack([after, critic_after])
+        width = self.stack.width
+        outputs = after[:, :width] @ arrays["actor.weight"].T + arrays["actor.bias"]
         if self.sizes.num_free:
             outputs = np.hstack([outputs, np.tile(arrays["free.0"], (len(outputs), 1))])
-        values = features @ arrays["critic.weight"].T + arrays["critic.bias"]
-        return outputs, values[:, 0], memories
+        values = critic_after[:, :width] @ arrays["critic.weight"].T + arrays["critic.bias"]
+        return outputs, values[:, 0], whole
+
+    def _advance(self, stack: str, arrays: dict[str, np.ndarray], seen: np.ndarray, memories: np.ndarray) -> np.ndarray:
+        """The memories of a stack after one step."""
+        activate = FUNCTIONS[self.sizes.activation]
+        for k in range(len(self.sizes.hidden)):
+            seen = activate(seen @ arrays[f"{stack}.trunk.{2 * k}.weight"].T + arrays[f"{stack}.trunk.{2 * k}.bias"])
+        remember = _lstm if self.sizes.recurrent == "lstm" else _gru
+        return remember(seen, memories, *(arrays[f"{stack}.memory.{name}_l0"] for name in PARTS))
 
     def forward(self, inputs: Tensor, memories: Tensor, begins: np.ndarray) -> tuple[Tensor, Tensor]:
         """Outputs [T n, outputs] and state values [T n] of sequences of inputs [T, n, inputs], in order of time.
 
         `memories` [n, memory size] are those before the first step; where `begins` [T, n] is true, an episode begins.
         """
-        length, count = inputs.shape[:2]
-        flat = inputs.reshape(length * count, -1)
+        seen, size = inputs.flatten(0, 1), self.stack.memory_size
         if self.convs is not None:
-            flat = self.convs(flat.reshape(-1, *self.sizes.picture)).flatten(1)
-        seen = self.trunk(flat)
-        cut = Cut(begins)
-        before = torch.zeros(len(cut.envs), self.memory_size, device=seen.device)
-        first = torch.from_numpy(cut.firsts == 0)
-        before[first] = memories[torch.from_numpy(cut.envs[cut.firsts == 0])]
-        features = self._remember(seen[torch.from_numpy(cut.padded)], before)[torch.from_numpy(cut.places)]
-        return append_free(self.actor(features), self.free), self.critic(features).squeeze(-1)
-
-    def _remember(self, seen: Tensor, before: Tensor) -> Tensor:
-        """What actor and critic see [L S, width], of pieces [L, S, width]."""
-        split = tuple(part.unsqueeze(0).contiguous() for part in before.split(self.width, dim=1))
-        remembered, _ = self.memory(seen, split if isinstance(self.memory, nn.LSTM) else split[0])
-        return remembered.flatten(0, 1)
+            seen = self.convs(seen.reshape(-1, *self.sizes.picture)).flatten(1)
+        features = critic_features = self.stack(seen, memories[:, :size], begins)
+        if self.critic_stack is not None:
+            critic_features = self.critic_stack(seen, memories[:, size:], begins)
+        return append_free(self.actor(features), self.free), self.critic(critic_features).squeeze(-1)
 
     def _look(self, inputs: np.ndarray) -> np.ndarray:
         if self.convs is None:
@@ -114,7 +145,6 @@ class RecurrentNetwork(FlatModule):
 
 
 PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-Advance = Callable[..., np.ndarray]
 
 
 class Cut:
