@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from redline.engines.lockstep import Lockstep
-from redline.engines.spec import EnvDescription, Spec
+from redline.engines.spec import EnvDescription, Spaces, Spec
 from redline.errors import RedlineError
 from redline.processes import end_with_parent, sigint_blocked
 from redline.rollout import Acting, Rollout
@@ -95,7 +95,7 @@ class PeerEngine(Lockstep):
             with sigint_blocked(), _unwarned():
                 self._vector = peer.make([OneEnv(spec)] * num_envs)
             spaces = self._vector.single_observation_space, self._vector.single_action_space
-            super().__init__(self._vector, seed, EnvDescription.of(spec, *spaces))
+            super().__init__(self._vector, seed, EnvDescription.of(spec, Spaces(*spaces, False)))
             self._settled = True
         except BaseException:
             self.close()

@@ -101,7 +101,7 @@ class Episodes(Generic[Handle]):
         self._jobs: dict[Handle, _Job] = {}
         try:
             spaces = self._first_spaces()
-            self.env = EnvDescription.of(setup.spec, spaces.observation, spaces.action)
+            self.env = EnvDescription.of(setup.spec, spaces)
         except BaseException:
             self.workers.close()
             raise

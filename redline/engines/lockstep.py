@@ -42,6 +42,10 @@ class Lockstep:
             self._waits = envs.has_workers
         else:  # nobody tells how long they took, or replaces one that fails
             self.env = env or EnvDescription.of_vector(envs)
+            if self.env.given is not None:
+                raise RedlineError(
+                    f"{envs} gives observations {self.env.given}, which are no arrays. Pass a factory of single envs."
+                )
             self.faults, self.times, self.num_workers = Supervisor(Faults(), envs.num_envs, seed), WorkerTimes(1), 1
             self._waits = False
 

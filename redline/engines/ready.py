@@ -36,7 +36,7 @@ class Ready:
         self.env_workers = EnvWorkers(setup.spec, self.num_envs, self.num_workers, self.faults, batched=False)
         self._buffers, spaces = self.env_workers.buffers, self.env_workers.spaces
         self._masked = spaces.masked
-        self.env = EnvDescription.of(setup.spec, spaces.observation, spaces.action)
+        self.env = EnvDescription.of(setup.spec, spaces)
         self.times = WorkerTimes(self.num_workers)
         self._has_obs = np.zeros(self.num_envs, np.bool_)  # an observation waits for an action
         self._returns = np.zeros(self.num_envs)

@@ -13,6 +13,7 @@ from redline.worlds.batch import encoding_of
 from redline.worlds.encoding import Encoding
 from redline.worlds.given import parcel, receive, vector_named
 from redline.worlds.naming import with_query
+from redline.worlds.observations import stored_space
 from redline.worlds.registry import is_compiled, make_env, make_single, require_known
 
 
@@ -67,9 +68,10 @@ def _received(name: str, options: dict[str, Any], sent: bytes | None) -> Spec:
 class Spaces(NamedTuple):
     """Observations and actions of envs, and whether they say which actions are allowed."""
 
-    observation: gym.Space
+    observation: gym.Space  # as they are stored
     action: gym.Space
     masked: bool
+    given: gym.Space | None = None  # as the env gives them, where that is another
 
 
 @dataclass(frozen=True)
@@ -79,16 +81,22 @@ class EnvDescription:
     single_observation_space: gym.Space
     single_action_space: gym.Space
     encoding: Encoding
+    given: gym.Space | None = None
+    """Observations as the env gives them, where these are laid flat to be stored."""
 
     @classmethod
-    def of(cls, spec: Spec, observation: gym.Space, action: gym.Space) -> EnvDescription:
+    def of(cls, spec: Spec, spaces: Spaces) -> EnvDescription:
         """For envs in whichever process that have these spaces."""
-        return cls(observation, action, encoding_of(spec.batch(1) if spec.native else None, observation))
+        encoding = encoding_of(spec.batch(1) if spec.native else None, spaces.observation)
+        return cls(spaces.observation, spaces.action, encoding, spaces.given)
 
     @classmethod
     def of_vector(cls, envs: VectorEnv) -> EnvDescription:
         """For envs in this process that step together."""
-        return cls(envs.single_observation_space, envs.single_action_space, encoding_of(envs))
+        space = envs.single_observation_space
+        stored = stored_space(space) if getattr(envs, "encoding", None) is None else space
+        given = None if stored is space else space
+        return cls(stored, envs.single_action_space, encoding_of(envs), given)
 
 
 Snapshot = dict[str, np.ndarray]

@@ -45,7 +45,7 @@ class SupervisedVectorEnv(VectorEnv):
 
     def describe(self) -> EnvDescription:
         """All that a policy must know about these envs."""
-        return EnvDescription.of(self._spec, self.single_observation_space, self.single_action_space)
+        return EnvDescription.of(self._spec, self.spaces)
 
     def _use(self, spaces: Spaces, buffers: StepBuffers) -> None:
         self.spaces, self.buffers = spaces, buffers

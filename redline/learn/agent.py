@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike
 
 from redline.compiled.rng import actor_seed
 from redline.engines.spec import EnvDescription, Spec
+from redline.engines.workers.masks import mask_sizes
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
 from redline.learn.train import make_policy
 from redline.worlds.encoding import Encoding, OneHot
 from redline.worlds.given import vector_named
+from redline.worlds.observations import flattener
 from redline.worlds.registry import make_env, make_single, world_of
 
 
@@ -45,6 +47,7 @@ class Agent:
         plain = EnvDescription(env.single_observation_space, env.single_action_space, self._form)
         self.policy = make_policy(plain, config, 0)
         self.policy.load(weights)
+        self._flattener = None if env.given is None else flattener(env.given)
         self._actors: dict[tuple[int, bool], Actor] = {}
         self._seed = seed
 
@@ -75,25 +78,32 @@ class Agent:
         masks = self._masks(mask, len(rows), alone)
         actor = self._actor(len(rows), deterministic)
         actor.begin(1)
-        decision = actor.act(rows, masks)
-        space = self.action_space
-        actions = decision.actions + (int(space.start) if isinstance(space, gym.spaces.Discrete) else 0)
+        actions = actor.act(rows, masks).for_envs
         return actions[0] if alone else actions
+
+    def forget(self, ended: ArrayLike | None = None) -> None:
+        """Begin new episodes: a recurrent policy forgets what it saw, of all envs or where `ended` is true."""
+        for actor in self._actors.values():
+            actor.forget(np.broadcast_to(np.asarray(True if ended is None else ended, np.bool_), len(actor.streams)))
 
     def probabilities(self, obs: ArrayLike, mask: ArrayLike | None = None) -> np.ndarray:
         """The probability of each action, float32 [actions] or [n, actions]."""
         self._require_discrete("probabilities of actions")
         rows, alone = self._rows(obs)
         table = self.policy.head.empty(len(rows))
-        self.policy.infer(rows, self._masks(mask, len(rows), alone), table)
+        self.policy.infer(rows, self._masks(mask, len(rows), alone), table, self._blank(len(rows)))
         found = np.exp(table[0])
         return np.asarray(found[0] if alone else found)
 
     def value(self, obs: ArrayLike) -> Any:
         """The discounted return that is expected from an observation on: a float, or float32 [n]."""
         rows, alone = self._rows(obs)
-        found = self.policy.state_values(rows) * np.float32(self.unit)
+        found = self.policy.state_values(rows, self._blank(len(rows))) * np.float32(self.unit)
         return float(found[0]) if alone else found
+
+    def _blank(self, count: int) -> np.ndarray:
+        """What is remembered at the beginning of episodes."""
+        return np.zeros((count, self.policy.memory_size), np.float32)
 
     def _actor(self, num_envs: int, deterministic: bool) -> Actor:
         """Whoever acts for a batch of that size: equal calls after loading give equal draws."""
@@ -113,7 +123,7 @@ class Agent:
     def _rows(self, obs: ArrayLike) -> tuple[np.ndarray, bool]:
         """Observations [n, ...], and whether it was a single one. What the env would not give is refused."""
         form = self._form
-        given = np.asarray(obs)
+        given = np.asarray(obs if self._flattener is None else self._flattener.flat_all(obs))
         if given.shape == form.shape:
             alone = True
         elif given.shape[1:] == form.shape and given.ndim == len(form.shape) + 1 and len(given):
@@ -139,7 +149,7 @@ class Agent:
         """Masks bool [n, actions]."""
         if mask is None:
             return None
-        size = int(self._require_discrete("masks").n)
+        size = sum(mask_sizes(self.action_space) or (self._require_discrete("masks").n,))
         given = np.asarray(mask)
         due = (size,) if alone else (count, size)
         if given.shape != due or given.dtype.kind not in "bui":

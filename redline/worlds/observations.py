@@ -74,6 +74,16 @@ class Flattener:
         size = sum(encoding.size for encoding in self._encodings)
         return gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
+    def flat_all(self, obs: Any) -> np.ndarray:
+        """One observation as the stored array, or a list of them as [n, ...]; refused if one does not fit its space."""
+        several = isinstance(obs, list) or (isinstance(obs, np.ndarray) and obs.dtype == object)
+        try:
+            return np.stack([self.flat(each) for each in obs]) if several else np.asarray(self.flat(obs))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise RedlineError(
+                f"The observation does not fit its space: {error}. Pass it as the env gives it; a batch as a list."
+            ) from None
+
     def flat(self, obs: Any) -> Any:
         """An observation as the stored array; a ValueError says what is wrong with one that does not fit its space."""
         if len(self._parts) == 1:

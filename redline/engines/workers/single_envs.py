@@ -88,7 +88,8 @@ class SingleEnvs:
         self.status.idle()
         in_obs = mask_space(env.observation_space) is not None
         masked = mask_sizes(env.action_space) is not None and (in_obs or mask_of(env, info) is not None)
-        return Spaces(stored_space(env.observation_space), env.action_space, masked)
+        stored = stored_space(env.observation_space)
+        return Spaces(stored, env.action_space, masked, None if self._flattener is None else env.observation_space)
 
     def use(self, buffers: StepBuffers, spaces: Spaces) -> None:
         """From now on write into these arrays."""

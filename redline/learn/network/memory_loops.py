@@ -1,8 +1,8 @@
 """GRU and LSTM over sequences, with their gradients, in compiled loops for the CPU.
 
 Torch's own go through a sequence by a dozen small operations a step, each known to autograd, and must be given sequences
-that no episode ends in. Here a sequence is one loop, in which memories are emptied where an episode begins. The products with
-the inputs are left to whoever calls: they need no order of time.
+that no episode ends in. Here a sequence is one loop, in which memories are emptied where an episode begins. The products
+with the inputs are left to whoever calls: they need no order of time.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ class Remember(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, coming: Tensor, weight: Tensor, bias: Tensor, before: Tensor, begins: np.ndarray
-    ) -> Tensor:
+    def forward(ctx: Any, coming: Tensor, weight: Tensor, bias: Tensor, before: Tensor, begins: np.ndarray) -> Tensor:
         """Steps forward in time."""
         length, count, gates = coming.shape
         width = weight.shape[1]
@@ -42,7 +40,7 @@ class Remember(torch.autograd.Function):
         return torch.from_numpy(hidden)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         """Steps back in time."""
         weight, first, begins, hidden, notes, cells = ctx.kept
         length, count, width = hidden.shape

@@ -46,7 +46,7 @@ class Stack(nn.Module):
         """The memory's part of that, for the CPU."""
         in_weight, weight, in_bias, bias = (getattr(self.memory, f"{name}_l0") for name in PARTS)
         coming = torch.nn.functional.linear(hidden, in_weight, in_bias).reshape(*begins.shape, -1)
-        found: Tensor = Remember.apply(coming, weight, bias, memories, begins)  # type: ignore[no-untyped-call]
+        found: Tensor = Remember.apply(coming, weight, bias, memories, begins)
         return found.flatten(0, 1)
 
     def by_torch(self, hidden: Tensor, memories: Tensor, begins: np.ndarray) -> Tensor:
