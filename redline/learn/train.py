@@ -260,7 +260,8 @@ def warm_up(config: TrainConfig) -> None:
         config, warm_start=None, engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once
     )
     if not is_compiled(config.env):  # an env of somebody else is left alone
-        tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2})
+        tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2}, squash=False)
+        tiny = dataclasses.replace(tiny, network=None, make_network=None)  # which may fit its own env only
     trainer = Trainer(tiny)
     trainer.update()
     trainer.close()
