@@ -166,7 +166,8 @@ class Policy:
 
     def _arrays(self) -> Layers[np.ndarray]:
         """The weights layer by layer, for numpy: views."""
-        return self.network.sizes.layers(self.weights.detach().numpy())
+        assert isinstance(self.network, TorchNetwork)
+        return self.network.arrays()
 
     def parameters(self) -> PolicyParameters:
         """The policy as it is now, for a process without torch."""

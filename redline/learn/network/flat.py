@@ -12,19 +12,28 @@ class FlatModule(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self._weights: Tensor | None = None
+        self._first: tuple[nn.Parameter, ...] = ()  # a tuple, or torch would count it twice
+
+    @property
+    def first(self) -> nn.Parameter:
+        """The first parameter, found once: looking for it takes longer than a small network takes to answer."""
+        if not self._first:
+            self._first = (next(self.parameters()),)
+        return self._first[0]
 
     @property
     def weights(self) -> Tensor:
         """All weights as one vector, of which the layers' own are views; its `grad` is shared in the same way."""
-        first = next(self.parameters())
-        if self._weights is None or self._weights.data_ptr() != first.data_ptr():  # new, or moved to another device
+        if (
+            self._weights is None or self._weights.data_ptr() != self.first.data_ptr()
+        ):  # new, or moved to another device
             self._weights = self._flatten()
         return self._weights
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return next(self.parameters()).device
+        return self.first.device
 
     def _flatten(self) -> Tensor:
         vector = torch.cat([each.detach().reshape(-1) for each in self.parameters()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from torch import Tensor, nn
 
 from redline.learn.network.flat import FlatModule, append_free, free_parameters
@@ -27,6 +28,7 @@ class TorchNetwork(FlatModule):
         super().__init__()
         self.sizes, self.by_hand = network, network.by_hand
         self._layers: Layers[Tensor] | None = None
+        self._arrays: Layers[np.ndarray] | None = None
         inputs, hidden = network.num_features, network.hidden
         width = hidden[-1] if hidden else inputs
         self.convs = convs(network) if network.picture else None
@@ -42,6 +44,13 @@ class TorchNetwork(FlatModule):
         if self._layers is None:
             self._layers = self.sizes.layers(weights.data)
         return self._layers
+
+    def arrays(self) -> Layers[np.ndarray]:
+        """The weights layer by layer as numpy sees them: the same memory, on a CPU."""
+        weights = self.weights
+        if self._arrays is None:
+            self._arrays = self.sizes.layers(weights.detach().numpy())
+        return self._arrays
 
     def scale_values(self, factor: float) -> None:
         """Let the state values be that many times as large."""
@@ -59,7 +68,7 @@ class TorchNetwork(FlatModule):
         return outputs, self.critic(critic_features).squeeze(-1)
 
     def _flatten(self) -> Tensor:
-        self._layers = None
+        self._layers = self._arrays = None
         return super()._flatten()
 
 
