@@ -17,6 +17,7 @@ from redline.learn.config import TrainConfig
 from redline.learn.train import make_policy
 from redline.worlds.encoding import Encoding, OneHot
 from redline.worlds.given import vector_named
+from redline.worlds.observations import Flattener, flattener
 from redline.worlds.registry import make_env, make_single, world_of
 
 
@@ -47,6 +48,7 @@ class Agent:
         self.policy.load(weights)
         self._actors: dict[tuple[int, bool], Actor] = {}
         self._seed = seed
+        self._flattener: Flattener | None = None
 
     def __repr__(self) -> str:
         """What it was trained on, and for how long."""
@@ -66,31 +68,37 @@ class Agent:
         space = self._require_discrete("names of actions")
         return tuple(str(number) for number in range(int(space.start), int(space.start) + int(space.n)))
 
-    def act(self, obs: ArrayLike, mask: ArrayLike | None = None, deterministic: bool = True) -> Any:
+    def act(self, obs: Any, mask: ArrayLike | None = None, deterministic: bool = True) -> Any:
         """The action for an observation, or one for each of a batch: the likeliest, or one that is drawn.
 
-        `mask` is true where an action is allowed.
+        `mask` is true where an action is allowed. A recurrent policy remembers the calls since `reset`, for each place of a
+        batch.
         """
         rows, alone = self._rows(obs)
         masks = self._masks(mask, len(rows), alone)
         actor = self._actor(len(rows), deterministic)
         actor.begin(1)
-        decision = actor.act(rows, masks)
-        space = self.action_space
-        actions = decision.actions + (int(space.start) if isinstance(space, gym.spaces.Discrete) else 0)
+        actions = actor.act(rows, masks).for_envs
         return actions[0] if alone else actions
 
-    def probabilities(self, obs: ArrayLike, mask: ArrayLike | None = None) -> np.ndarray:
+    def reset(self) -> None:
+        """Forget what a recurrent policy remembers: new episodes begin. Others remember nothing."""
+        for actor in self._actors.values():
+            actor.forget(np.arange(len(actor.streams)))
+
+    def probabilities(self, obs: Any, mask: ArrayLike | None = None) -> np.ndarray:
         """The probability of each action, float32 [actions] or [n, actions]."""
         self._require_discrete("probabilities of actions")
+        self._require_forgetful("probabilities")
         rows, alone = self._rows(obs)
         table = self.policy.head.empty(len(rows))
         self.policy.infer(rows, self._masks(mask, len(rows), alone), table)
         found = np.exp(table[0])
         return np.asarray(found[0] if alone else found)
 
-    def value(self, obs: ArrayLike) -> Any:
+    def value(self, obs: Any) -> Any:
         """The discounted return that is expected from an observation on: a float, or float32 [n]."""
+        self._require_forgetful("value")
         rows, alone = self._rows(obs)
         found = self.policy.state_values(rows) * np.float32(self.unit)
         return float(found[0]) if alone else found
@@ -104,16 +112,36 @@ class Agent:
             )
         return self._actors[kind]
 
+    def _require_forgetful(self, what: str) -> None:
+        if self.policy.memory_size:
+            raise RedlineError(f"The {what} of a recurrent policy depends on what came before. Try agent.act(obs).")
+
     def _require_discrete(self, what: str) -> gym.spaces.Discrete:
         space = self.action_space
         if not isinstance(space, gym.spaces.Discrete):
             raise RedlineError(f"There are no {what} for {space}: that takes a Discrete space. Try agent.act(obs).")
         return space
 
-    def _rows(self, obs: ArrayLike) -> tuple[np.ndarray, bool]:
+    def _laid_flat(self, obs: Any) -> Any:
+        """Observations of a Dict or Tuple space as arrays: one, or a list of them."""
+        if not isinstance(obs, dict | tuple) and not (
+            isinstance(obs, list) and obs and isinstance(obs[0], dict | tuple)
+        ):
+            return obs
+        if self._flattener is None:
+            self._flattener = flattener(_observation_space(self.config))
+        if self._flattener is None:
+            return obs
+        try:
+            flat = [self._flattener.flat(each) for each in (obs if isinstance(obs, list) else [obs])]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise RedlineError(f"The observation does not fit {self.config.env}: {error!r}.") from error
+        return np.stack(flat) if isinstance(obs, list) else flat[0]
+
+    def _rows(self, obs: Any) -> tuple[np.ndarray, bool]:
         """Observations [n, ...], and whether it was a single one. What the env would not give is refused."""
         form = self._form
-        given = np.asarray(obs)
+        given = np.asarray(self._laid_flat(obs))
         if given.shape == form.shape:
             alone = True
         elif given.shape[1:] == form.shape and given.ndim == len(form.shape) + 1 and len(given):
@@ -139,7 +167,9 @@ class Agent:
         """Masks bool [n, actions]."""
         if mask is None:
             return None
-        size = int(self._require_discrete("masks").n)
+        if isinstance(self.action_space, gym.spaces.Box):
+            raise RedlineError(f"There are no masks for {self.action_space}: no action of it can be ruled out.")
+        size = self.policy.head.num_outputs
         given = np.asarray(mask)
         due = (size,) if alone else (count, size)
         if given.shape != due or given.dtype.kind not in "bui":
@@ -170,6 +200,17 @@ def describe(config: TrainConfig) -> EnvDescription:
         return EnvDescription.of_vector(envs)
     finally:
         envs.close()
+
+
+def _observation_space(config: TrainConfig) -> gym.Space:
+    given = vector_named(config.env)
+    if given is not None:
+        return given.single_observation_space
+    env = make_single(config.env, **config.env_options)
+    try:
+        return env.observation_space
+    finally:
+        env.close()
 
 
 def _names_in(config: TrainConfig) -> Any:

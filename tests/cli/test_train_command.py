@@ -11,9 +11,7 @@ import pytest
 import redline
 from redline.cli import main
 from redline.cli.numbers import whole
-from redline.errors import RedlineError
 from redline.learn import checkpoint
-from redline.learn.transfer import grow_inputs
 from redline.metrics import load_metrics
 from redline.runs import Run
 from redline.worlds.registry import default_world
@@ -155,11 +153,9 @@ def test_a_run_begins_with_the_weights_of_another(run, tmp_path):
     assert np.array_equal(redline.load(path).probabilities(obs), redline.load(run.path).probabilities(obs))
 
 
-def test_inputs_are_matched_by_name_and_new_ones_count_for_nothing():
-    old = {"trunk.0.weight": np.array([[1.0, 2.0], [3.0, 4.0]]), "trunk.0.bias": np.array([5.0, 6.0])}
-    fresh = {"trunk.0.weight": np.ones((2, 3)), "trunk.0.bias": np.ones(2)}
-    grown = grow_inputs(old, ["a", "b"], ["b", "new", "a"], fresh)
-    assert grown["trunk.0.weight"].tolist() == [[2.0, 0.0, 1.0], [4.0, 0.0, 3.0]]
-    assert grown["trunk.0.bias"].tolist() == [5.0, 6.0]
-    with pytest.raises(RedlineError, match="same --hidden"):
-        grow_inputs({"trunk.0.weight": np.ones((3, 2))}, ["a", "b"], ["b", "new", "a"], fresh)
+def test_inputs_are_matched_by_name_where_the_observation_has_grown(tmp_path, capsys):
+    name, steps = default_world().name, [*SMALL, "--eval-episodes", "0"]
+    assert main(["train", name, *steps, "--run-dir", str(tmp_path / "table")]) == 0
+    grown = ["--observation", "history", "--history", "2", "--from", str(tmp_path / "table")]
+    assert main(["train", name, *steps[:-3], *grown, "--run-dir", str(tmp_path / "history")]) == 0
+    assert "inputs are new" in " ".join(capsys.readouterr().err.split())
