@@ -12,7 +12,8 @@ import tyro
 
 from redline.worlds.options import field_texts
 
-HELP = ("-h", "--help")
+ALL_HELP = "--help-all"
+HELP = ("-h", "--help", ALL_HELP)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Watcher:
 
     LINE_SECONDS = 10.0
 
-    def __init__(self, output: Output, total: float = 1.0) -> None:
+    def __init__(self, output: Output, total: float = 1.0, task: str = "training") -> None:
         self._silent = output.quiet or output.json
         self._bar: Progress | None = None
         if not self._silent and sys.stderr.isatty():
@@ -64,7 +64,7 @@ class Watcher:
                 TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
                 TextColumn("{task.fields[text]}"), TimeRemainingColumn(), console=err, transient=True,
             )  # fmt: skip
-            self._task = self._bar.add_task("training", total=total, text="")
+            self._task = self._bar.add_task(task, total=total, text="")
         self._said = time.monotonic()
 
     def __enter__(self) -> Watcher:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from redline.cli.console import Watcher
 from redline.cli.worlds import first_word, parse_with, say_to, show
 from redline.errors import RedlineError
 from redline.learn.config import at_least
-from redline.runs import BEST, SEARCH_STATE
+from redline.runs import BEST, CHECKPOINTS, SCORES, SEARCH_STATE
+from redline.timing.progress import heard_by
 from redline.worlds.naming import with_query
 from redline.worlds.registry import all_worlds, default_world, find_world, require_known, shipped_policies, world_of
-from redline.worlds.world import World
+from redline.worlds.world import Answer, Say, World
 
 if TYPE_CHECKING:
-    from redline.learn.evaluate import Subject
+    from redline.learn.evaluate import Subject, Trained
 
 ABOUT = """Play fresh episodes with a trained policy, or with a simple player, and print means and standard errors.
 
@@ -53,7 +55,34 @@ def run(arguments: list[str]) -> int:
     parts: dict[str, Any] = {"who": Eval, "how": scoring.options}
     command = parse_with("eval", ABOUT, parts, arguments, "score", world)
     subject = _subject(command.who, world)
-    return show(scoring.run(subject, command.how, say_to(command.output)), command.output)
+    with Watcher(command.output, task="scoring") as watcher, heard_by(lambda part: watcher.show(part, "played")):
+        answer = scoring.run(subject, command.how, say_to(command.output))
+    if subject.trained is not None:
+        _store(subject.trained, answer, say_to(command.output))
+    return show(answer, command.output)
+
+
+def _store(trained: Trained, answer: Answer, say: Say) -> None:
+    """Leave the findings in the run folder, if it is the run's newest policy that was scored: page and file then agree."""
+    from redline.learn.checkpoint import latest
+    from redline.learn.session import find_run
+    from redline.report.learning import write_report
+
+    files = answer.files or (
+        {SCORES: {"step": trained.step, "scores": answer.data["scores"]}} if "scores" in answer.data else {}
+    )
+    if trained.path.parent.name != CHECKPOINTS or not files:
+        return
+    try:
+        run = find_run(trained.path)
+        if latest(run.checkpoints) != trained.path:
+            return
+        with run.locked():
+            for name, data in files.items():
+                run.write_json(name, data)
+            say(f"Written: {run.path / SCORES}, {write_report(run)}")
+    except (RedlineError, OSError) as error:  # the score itself is good all the same
+        say(f"Not written to the run folder: {error}")
 
 
 def _world_named(word: str, trust: bool = False) -> World | None:

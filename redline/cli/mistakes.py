@@ -13,6 +13,7 @@ from types import NoneType
 from typing import Any, NamedTuple, get_args
 
 from redline.cli.arguments import HELP, Argument, arguments_of
+from redline.cli.numbers import whole
 from redline.errors import RedlineError
 
 KINDS = {int: "a whole number", float: "a number", tuple[int, ...]: "whole numbers with commas between them"}
@@ -116,7 +117,7 @@ def _wrong_value(name: str, argument: Argument, value: str) -> RedlineError | No
         nearest = difflib.get_close_matches(value, argument.choices, n=1, cutoff=0.0)[0]
         return RedlineError(f"{name} {value} is none of {', '.join(argument.choices)}. Try {name} {nearest}.")
     what = next(KINDS[kind] for kind in argument.kinds if kind in KINDS)
-    return RedlineError(f"{name} {value} cannot be read: it takes {what}. Try {name} {_example(argument, value)}.")
+    return RedlineError(f"{name} {value} cannot be read: it takes {what}. Try {name} {_example(argument)}.")
 
 
 def _fits(kind: Any, value: str, argument: Argument) -> bool:
@@ -125,8 +126,10 @@ def _fits(kind: Any, value: str, argument: Argument) -> bool:
     if argument.choices:
         return value in argument.choices
     try:
-        if kind in (int, float):
-            kind(value)
+        if kind is int:
+            whole(value)
+        elif kind is float:
+            float(value)
         elif kind == tuple[int, ...]:
             [int(part) for part in value.split(",") if part.strip()]
     except ValueError:
@@ -134,10 +137,8 @@ def _fits(kind: Any, value: str, argument: Argument) -> bool:
     return True
 
 
-def _example(argument: Argument, value: str = "") -> str:
-    """A value that would work: what was meant, else the default, else any of the type."""
-    if int in argument.kinds and _is_whole(value):
-        return str(int(float(value)))
+def _example(argument: Argument) -> str:
+    """A value that would work: the default, else any of the type."""
     if argument.choices:
         return argument.choices[0]
     default = argument.default
@@ -146,13 +147,6 @@ def _example(argument: Argument, value: str = "") -> str:
     if isinstance(default, int | float | Path) or (isinstance(default, str) and default):
         return str(default)
     return next((EXAMPLES[kind] for kind in argument.kinds if kind in EXAMPLES), "VALUE")
-
-
-def _is_whole(value: str) -> bool:
-    try:
-        return float(value).is_integer()
-    except ValueError:
-        return False
 
 
 def _surplus(command: str, given: Given) -> RedlineError:

@@ -13,7 +13,9 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import tyro
 
+from redline.cli.arguments import ALL_HELP
 from redline.cli.mistakes import explain
+from redline.cli.numbers import whole
 from redline.errors import RedlineError
 
 T = TypeVar("T")
@@ -47,6 +49,20 @@ def _comma_list(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.
     )
 
 
+@_registry.primitive_rule
+def _whole_number(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
+    """`1e6`, `100k` or `5M` for a whole number."""
+    if info.type is not int:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda args: whole(args[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
 _asking: ContextVar[bool] = ContextVar("asking", default=False)
 
 
@@ -71,11 +87,19 @@ def asking() -> Iterator[None]:
         _asking.reset(token)
 
 
+def is_asked() -> bool:
+    """Whether a command is only asked for its options."""
+    return _asking.get()
+
+
+_AS_TYRO_HAS_IT = {"none": "None", ALL_HELP: "--help"}
+
+
 def parse(command: str, kind: type[T], arguments: list[str]) -> T:
     """The options of `command` as a dataclass of type `kind`; nested dataclasses share one flat list of options."""
     if _asking.get():
         raise Asked(kind)
-    given, arguments = arguments, ["None" if each == "none" else each for each in arguments]  # as Python spells it
+    given, arguments = arguments, [_AS_TYRO_HAS_IT.get(each, each) for each in arguments]
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints):

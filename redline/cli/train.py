@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
 
 from redline.cli import train_stages as stages
-from redline.cli.arguments import arguments_of
+from redline.cli.arguments import HELP, arguments_of
 from redline.cli.console import Watcher, out, print_json, short
+from redline.cli.help import short_help, wants_short_help
 from redline.cli.mistakes import UnknownArgument, chosen
 from redline.cli.options import Output, combine, parse
 from redline.cli.worlds import say_to, show
 from redline.errors import RedlineError
 from redline.files import warn_on_stderr
 from redline.learn.config import Saving, TrainConfig, config_to_json
+from redline.runs import REPORT, Run
+from redline.timing.progress import heard_by
 from redline.worlds.naming import with_query
 from redline.worlds.registry import default_world, find_world, require_known
 from redline.worlds.world import Answer, Say, World
@@ -27,6 +33,12 @@ if TYPE_CHECKING:
     from redline.learn.session import Interrupt, Session
     from redline.timing.breakdown import Breakdown
 
+ABOUT = "Train a policy, score it, and leave a run folder behind. Settings that are not given suit the env."
+COMMON = (
+    "total_steps", "num_envs", "num_steps", "engine", "workers", "learning_rate", "epochs", "minibatches", "gamma",
+    "entropy", "hidden", "seed", "device", "run_dir", "resume", "from_run", "eval_every", "eval_episodes", "json", "quiet",
+)  # fmt: skip
+"""The options that people need; `--help-all` lists the others, too."""
 ENV_PART = "env_part"
 """The name that the options of an env's world have among the parts of a command."""
 
@@ -40,7 +52,11 @@ class Folder:
     run_dir: Path | None = None
     """Use exactly this folder for the run instead."""
     resume: Path | None = None
-    """Go on with this run (or from this checkpoint of one), with its own settings; takes no other training option."""
+    """Go on with this run (or from this checkpoint of one), with its own settings; --total-steps goes on past its end."""
+    from_run: Annotated[Path | None, tyro.conf.arg(aliases=["--from"])] = None
+    """Begin with the weights of this run or checkpoint; inputs are matched by name, and new ones count for nothing."""
+    trust: bool = False
+    """Begin with (--from) or go on with (--resume) what a run names, though it was not made by you."""
     eval_episodes: int | None = None
     """Episodes to score the result on at the end; 0 scores nothing. Default: as many as the env's world suggests."""
 
@@ -67,6 +83,8 @@ class Resume:
     """The run folder, or one of its checkpoints."""
     trust: bool = False
     """Go on with what the run names, such as an env of its own, though it was not made by you. It counts as yours then."""
+    total_steps: Annotated[int | None, tyro.conf.arg(aliases=["--total-timesteps"])] = None
+    """Go on past the end of the run, to this many env steps since its start; schedules are stretched."""
     eval_episodes: int | None = None
     """Episodes to score the result on at the end; 0 scores nothing. Default: as many as the env's world suggests."""
 
@@ -78,11 +96,15 @@ def run(arguments: list[str]) -> int:
         resume: Resume = command.resume
         if stages.is_plan(resume.resume):
             return stages.resume(command)
-        folder = Folder(resume=resume.resume, eval_episodes=resume.eval_episodes)
-        return _go(None, frozenset(), folder, command, resume.trust)
+        folder = Folder(resume=resume.resume, eval_episodes=resume.eval_episodes, trust=resume.trust)
+        return _go(None, frozenset(), folder, command, resume.total_steps)
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
     kind = combine("Train", **parts, plan=Plan, folder=Folder, saving=Saving, output=Output)
+    kind.__doc__ = ABOUT
+    if wants_short_help(arguments):
+        print(short_help("train", kind, COMMON, ENV_PART, arguments[0]))
+        return 0
     command = parse("train", kind, arguments)
     given = chosen(kind, arguments)
     preset = stages.preset_of(name, command, given, options)
@@ -116,10 +138,11 @@ def env_parts(arguments: list[str], parts: dict[str, Any]) -> tuple[list[str], s
     name, options = with_query(arguments[place], {}) if place is not None else (default_world().name, {})
     rest = arguments if place is None else arguments[:place] + arguments[place + 1 :]
     arguments = [name, *rest]
-    if not any(each in ("-h", "--help") for each in arguments):
+    asks_help = any(each in HELP for each in arguments)
+    if not asks_help:
         require_known(name)
     world = find_world(name)
-    if world is not None and world.options is not None:
+    if world is not None and world.options is not None and (place is not None or not asks_help):
         parts[ENV_PART] = world.options
     if parts.get("training") is TrainConfig:
         parts["training"] = recipe(name)
@@ -156,14 +179,16 @@ def _changed(options: Any) -> dict[str, Any]:
     }
 
 
-def _go(config: TrainConfig | None, settled: frozenset[str], folder: Folder, command: Any, trust: bool = False) -> int:
+def _go(
+    config: TrainConfig | None, settled: frozenset[str], folder: Folder, command: Any, longer: int | None = None
+) -> int:
     from redline.learn.finite import NotFinite
 
     output: Output = command.output
     say = say_to(output)
     with contextlib.ExitStack() as claims:
-        session = _session(config, settled, folder, command.saving, say, claims, trust)
-        if session.trainer.progress >= 1.0:
+        session = _session(config, settled, folder, command.saving, say, claims, longer)
+        if session.trainer.progress >= 1.0 and (session.run.path / REPORT).exists():  # which is written last
             return _already_finished(session, output)
         started, step_before = time.monotonic(), session.trainer.step
         interrupt, trouble = train_session(session, output)
@@ -179,7 +204,14 @@ def _go(config: TrainConfig | None, settled: frozenset[str], folder: Folder, com
             how = f"Continue with: redline train --resume {path}" if saved else "No checkpoint could be written."
             warn_on_stderr(f"redline: interrupted at step {session.trainer.step}. {how}")
             return interrupt.exit_code
-        summary, graded = _summarise(session, folder, seconds, step_before)
+        try:
+            summary, graded = _summarise(session, folder, seconds, step_before, output)
+        except KeyboardInterrupt:
+            path = shlex.quote(str(session.run.path))
+            warn_on_stderr(
+                f"redline: interrupted while scoring. Nothing is lost; score with: redline train --resume {path}"
+            )
+            return 130
     if output.json:
         print_json(summary)
     elif output.quiet:
@@ -193,12 +225,18 @@ def _go(config: TrainConfig | None, settled: frozenset[str], folder: Folder, com
 
 def _already_finished(session: Session, output: Output) -> int:
     session.close()
-    done = {"run": str(session.run.path), "steps": session.trainer.step, "episodes": session.trainer.episodes}
+    done: dict[str, Any] = {
+        "run": str(session.run.path),
+        "steps": session.trainer.step,
+        "episodes": session.trainer.episodes,
+    }
     if output.json:
         print_json({**done, "new_steps": 0, "seconds": 0.0, "steps_per_second": None})
     else:
         out.print(
-            f"{done['run']} is finished: {done['steps']:,} steps. There is nothing to go on with.", soft_wrap=True
+            f"{done['run']} is finished: {done['steps']:,} steps. There is nothing to go on with. "
+            f"To go on past its end: redline train --resume {shlex.quote(done['run'])} --total-steps {2 * done['steps']}",
+            soft_wrap=True,
         )
     return 0
 
@@ -210,35 +248,39 @@ def _session(
     saving: Saving,
     say: Say,
     claims: contextlib.ExitStack,
-    trust: bool,
+    longer: int | None,
 ) -> Session:
     """A new run, or the one to go on with; nobody else may write to it while `claims` are held."""
     say("Loading torch …")
     if folder.resume is not None:
-        return _resumed(folder.resume, saving, say, claims, trust)
+        return _resumed(folder, saving, say, claims, longer)
     assert config is not None
     from redline.learn.prepare import prepared
 
     return _begun(prepared(config, settled, say), folder, saving, say, claims)
 
 
-def _resumed(path: Path, saving: Saving, say: Say, claims: contextlib.ExitStack, trust: bool) -> Session:
+def _resumed(folder: Folder, saving: Saving, say: Say, claims: contextlib.ExitStack, longer: int | None) -> Session:
     from redline.learn.session import Session, find_run
 
-    claims.enter_context(find_run(path).locked())
-    session = Session.resume(path, saving, warn_on_stderr, trust)
-    say(f"Resuming {session.run.path} at step {session.trainer.step:,}.")
+    assert folder.resume is not None
+    claims.enter_context(find_run(folder.resume).locked())
+    session = Session.resume(folder.resume, saving, warn_on_stderr, folder.trust, longer)
+    stretched = "" if longer is None else f" Its schedules are stretched: they end at {longer:,} steps now."
+    say(f"Resuming {session.run.path} at step {session.trainer.step:,}.{stretched}")
     return session
 
 
 def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims: contextlib.ExitStack) -> Session:
     from redline.learn.session import Session
     from redline.learn.train import Trainer, warm_up
-    from redline.runs import Run
+    from redline.learn.transfer import adopt_weights
 
     warm_up(config)
     trainer = Trainer(config)
-    data = config_to_json(config)
+    if folder.from_run is not None:
+        say(adopt_weights(trainer, folder.from_run, folder.trust))
+    data = config_to_json(trainer.config)
     found = (
         Run.at(folder.run_dir, data) if folder.run_dir else Run.create(folder.runs, config.env.replace("/", "-"), data)
     )
@@ -259,7 +301,13 @@ def train_session(session: Session, output: Output) -> tuple[Interrupt, RedlineE
     from redline.learn.session import Abandoned, Interrupt
 
     interrupt, say = Interrupt(may_abandon=lambda: session.trainer.collecting), say_to(output)
-    with interrupt.listening(), Watcher(output) as watcher:
+    trainer = session.trainer
+
+    def collecting(part: float) -> None:
+        of_run = part * trainer.config.num_envs * trainer.config.num_steps / (trainer.config.steps_goal or math.inf)
+        watcher.show(min(1.0, trainer.progress + of_run), f"update {trainer.number + 1}: {part:.0%} collected")
+
+    with interrupt.listening(), Watcher(output) as watcher, heard_by(collecting):
         try:
             for update in session:
                 rate = update.steps / update.breakdown.total_seconds
@@ -280,6 +328,9 @@ def train_session(session: Session, output: Output) -> tuple[Interrupt, RedlineE
 
 def _doing(metrics: dict[str, float], world: World) -> str:
     """How the episodes of an update went, in few words."""
+    if "eval_return" in metrics:
+        scored = f"  eval {metrics['eval_return']:.2f}"
+        return _doing({name: value for name, value in metrics.items() if name != "eval_return"}, world) + scored
     if metrics["return"] != metrics["return"]:
         return ""
     if world.progress is not None:
@@ -304,7 +355,7 @@ def _spoiled(trouble: RedlineError, session: Session) -> RedlineError:
 
 
 def _summarise(
-    session: Session, folder: Folder, seconds: float, step_before: int
+    session: Session, folder: Folder, seconds: float, step_before: int, output: Output
 ) -> tuple[dict[str, Any], Answer | None]:
     """Score the policy, write scores and report, and gather what to print."""
     from redline.learn.evaluate import Trained, grade_returns
@@ -327,7 +378,8 @@ def _summarise(
     graded: Answer | None = None
     if episodes:
         trained = Trained(trainer.policy, trainer.config, run.path, trainer.step)
-        graded = (trainer.world.grade or grade_returns)(trained, episodes, trainer.config.seed + 1_000_003)
+        with Watcher(output, task="scoring") as watcher, heard_by(lambda part: watcher.show(part, "played")):
+            graded = (trainer.world.grade or grade_returns)(trained, episodes, trainer.config.seed + 1_000_003)
         summary |= graded.data
         for name, data in graded.files.items():
             session.write_json(name, data)

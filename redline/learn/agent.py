@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from redline.compiled.rng import actor_seed
 from redline.engines.spec import EnvDescription, Spec
-from redline.engines.workers.masks import mask_sizes
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
@@ -69,10 +68,11 @@ class Agent:
         space = self._require_discrete("names of actions")
         return tuple(str(number) for number in range(int(space.start), int(space.start) + int(space.n)))
 
-    def act(self, obs: ArrayLike, mask: ArrayLike | None = None, deterministic: bool = True) -> Any:
+    def act(self, obs: Any, mask: ArrayLike | None = None, deterministic: bool = True) -> Any:
         """The action for an observation, or one for each of a batch: the likeliest, or one that is drawn.
 
-        `mask` is true where an action is allowed.
+        `mask` is true where an action is allowed. A recurrent policy remembers the calls since `forget`, for each place of a
+        batch.
         """
         rows, alone = self._rows(obs)
         masks = self._masks(mask, len(rows), alone)
@@ -86,24 +86,22 @@ class Agent:
         for actor in self._actors.values():
             actor.forget(np.broadcast_to(np.asarray(True if ended is None else ended, np.bool_), len(actor.streams)))
 
-    def probabilities(self, obs: ArrayLike, mask: ArrayLike | None = None) -> np.ndarray:
+    def probabilities(self, obs: Any, mask: ArrayLike | None = None) -> np.ndarray:
         """The probability of each action, float32 [actions] or [n, actions]."""
         self._require_discrete("probabilities of actions")
+        self._require_forgetful("probabilities")
         rows, alone = self._rows(obs)
         table = self.policy.head.empty(len(rows))
-        self.policy.infer(rows, self._masks(mask, len(rows), alone), table, self._blank(len(rows)))
+        self.policy.infer(rows, self._masks(mask, len(rows), alone), table)
         found = np.exp(table[0])
         return np.asarray(found[0] if alone else found)
 
-    def value(self, obs: ArrayLike) -> Any:
+    def value(self, obs: Any) -> Any:
         """The discounted return that is expected from an observation on: a float, or float32 [n]."""
+        self._require_forgetful("value")
         rows, alone = self._rows(obs)
-        found = self.policy.state_values(rows, self._blank(len(rows))) * np.float32(self.unit)
+        found = self.policy.state_values(rows) * np.float32(self.unit)
         return float(found[0]) if alone else found
-
-    def _blank(self, count: int) -> np.ndarray:
-        """What is remembered at the beginning of episodes."""
-        return np.zeros((count, self.policy.memory_size), np.float32)
 
     def _actor(self, num_envs: int, deterministic: bool) -> Actor:
         """Whoever acts for a batch of that size: equal calls after loading give equal draws."""
@@ -114,13 +112,17 @@ class Agent:
             )
         return self._actors[kind]
 
+    def _require_forgetful(self, what: str) -> None:
+        if self.policy.memory_size:
+            raise RedlineError(f"The {what} of a recurrent policy depends on what came before. Try agent.act(obs).")
+
     def _require_discrete(self, what: str) -> gym.spaces.Discrete:
         space = self.action_space
         if not isinstance(space, gym.spaces.Discrete):
             raise RedlineError(f"There are no {what} for {space}: that takes a Discrete space. Try agent.act(obs).")
         return space
 
-    def _rows(self, obs: ArrayLike) -> tuple[np.ndarray, bool]:
+    def _rows(self, obs: Any) -> tuple[np.ndarray, bool]:
         """Observations [n, ...], and whether it was a single one. What the env would not give is refused."""
         form = self._form
         given = np.asarray(obs if self._flattener is None else self._flattener.flat_all(obs))
@@ -149,7 +151,9 @@ class Agent:
         """Masks bool [n, actions]."""
         if mask is None:
             return None
-        size = sum(mask_sizes(self.action_space) or (self._require_discrete("masks").n,))
+        if isinstance(self.action_space, gym.spaces.Box):
+            raise RedlineError(f"There are no masks for {self.action_space}: no action of it can be ruled out.")
+        size = self.policy.head.num_outputs
         given = np.asarray(mask)
         due = (size,) if alone else (count, size)
         if given.shape != due or given.dtype.kind not in "bui":

@@ -11,16 +11,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from redline.errors import RedlineError, unknown
+from redline.errors import unknown
 from redline.files import warn_on_stderr
 from redline.learn import checkpoint
 from redline.learn.agent import Agent, describe
-from redline.learn.config import Saving, TrainConfig, config_from_json, config_to_json, recipe
+from redline.learn.config import Saving, TrainConfig, config_to_json, recipe
 from redline.learn.evaluate import Subject, Trained, scoring_of
 from redline.learn.prepare import prepared
 from redline.learn.session import Session
 from redline.learn.settings import sort_settings, with_settings
 from redline.learn.train import Trainer, Update, below, make_policy
+from redline.learn.trust import require_trusted, stored_config
 from redline.runs import Run
 from redline.worlds.given import name_of, vector_named
 from redline.worlds.naming import with_query
@@ -174,21 +175,26 @@ class Training:
         self.close()
 
 
-def load(path: PathLike, *, env: Any = None, seed: int = 0) -> Agent:
+def load(path: PathLike, *, env: Any = None, seed: int = 0, trust: bool = False) -> Agent:
     """The agent of a run folder (its newest checkpoint), of one checkpoint, or a shipped policy by its name.
 
     `env` is what was trained on, for a run on an env that was given as an object. `seed` is for actions that are drawn.
+    A run that this user has not made is refused if it names code, unless `trust` says that this is fine.
     """
     found = checkpoint.load(checkpoint.resolve(find_policy(path)))
-    if "config" not in found.values:
-        raise RedlineError(f"{found.path} does not say what was trained. It was not written by `redline train`.")
-    config = config_from_json(found.values["config"])
-    if env is not None:
-        config = dataclasses.replace(config, env=name_of(env))
+    config = _config_in(found, env, trust)
     scale = found.arrays.get("ppo.scale")
     unit = (1.0 if scale is None else float(scale[0])) / config.ppo.reward_scale
     weights = below(found.arrays, "policy")
     return Agent(config, describe(config), weights, step=found.step, path=found.path, unit=unit, seed=seed)
+
+
+def _config_in(found: checkpoint.Checkpoint, env: Any, trust: bool) -> TrainConfig:
+    data = found.values.get("config")
+    if env is None or not isinstance(data, dict):
+        return stored_config(data, found.path, trust)
+    require_trusted({**data, "env": None}, found.path, trust)  # its own env is not going to be made
+    return dataclasses.replace(stored_config(data, found.path, trust=True), env=name_of(env))
 
 
 def find_policy(path: PathLike) -> Path:

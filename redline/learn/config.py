@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -23,7 +23,7 @@ MINIBATCH, MOST_MINIBATCHES = 64, 32
 class PPOConfig:
     """How PPO learns from a rollout."""
 
-    learning_rate: float = 5e-3
+    learning_rate: Annotated[float, tyro.conf.arg(aliases=["--lr"])] = 5e-3
     """Adam's step size at the start."""
     anneal: bool = True
     """Let the step size fall linearly to zero over the run."""
@@ -70,9 +70,9 @@ class TrainConfig:
     """Env to train on: a name from `redline envs`, a Gymnasium id, or external:package.module:factory for your own."""
     env_options: tyro.conf.Suppress[dict[str, Any]] = field(default_factory=dict)
     """The env's own options."""
-    total_steps: int | None = None
-    """Stop after this many env steps (rounded up to whole updates). Default: what the env's world suggests, 1 million
-    where it suggests nothing."""
+    total_steps: Annotated[int | None, tyro.conf.arg(aliases=["--total-timesteps"])] = None
+    """Stop after this many env steps, such as 100k or 5M (rounded up to whole updates). Default: what the env's world
+    suggests, 1 million where it suggests nothing."""
     total_episodes: int | None = None
     """Stop after this many episodes instead."""
     num_envs: int = 512
@@ -172,11 +172,18 @@ class Saving:
     """Checkpoints to keep."""
     tensorboard: bool = False
     """Write TensorBoard events too (needs the tensorboard extra)."""
+    eval_every: int | None = None
+    """Score the policy every so many env steps, and keep the checkpoint that did best as `best`; none does not."""
+    eval_every_episodes: int = 20
+    """Episodes of each of these scores."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         if self.keep < 1:
             raise RedlineError(f"--keep {self.keep} would keep no checkpoint. Try --keep 3.")
+        at_least(1, eval_every_episodes=self.eval_every_episodes)
+        if self.eval_every is not None:
+            at_least(1, eval_every=self.eval_every)
         if self.checkpoint_seconds <= 0:
             raise RedlineError(f"--checkpoint-seconds {self.checkpoint_seconds:g} cannot work. Try 30.")
 

@@ -152,7 +152,7 @@ class ReturnOptions:
     episodes: int = 1000
     """Episodes to play."""
     deterministic: bool = False
-    """Always take the likeliest action instead of drawing one."""
+    """Also play with the likeliest actions instead of drawn ones, beside the other; the score is theirs then."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played."""
@@ -164,9 +164,18 @@ def score_returns(subject: Subject, options: ReturnOptions, say: Say) -> Answer:
     """The mean return of a policy."""
     if subject.trained is None:
         raise RedlineError(f"{subject.env} has no players of its own. Pass the folder of a run on it.")
-    found = score(evaluate_env(subject.trained, options.episodes, subject.seed, options.deterministic))
-    line = f"{subject.env}: {found.mean:.2f} ± {found.stderr:.2f} over {found.episodes:,} episodes"
-    return Answer({**subject.about, **asdict(found)}, [line])
+    ways = {"drawn": False, "likeliest": True} if options.deterministic else {"drawn": False}
+    found = {
+        way: score(evaluate_env(subject.trained, options.episodes, subject.seed, deterministic))
+        for way, deterministic in ways.items()
+    }
+    rows = [{"actions": way, **asdict(each)} for way, each in found.items()]
+    lines = [
+        f"{subject.env}, {way} actions: {each.mean:.2f} ± {each.stderr:.2f} over {each.episodes:,} episodes"
+        for way, each in found.items()
+    ]
+    last = list(found.values())[-1]
+    return Answer({**subject.about, **asdict(last), "scores": rows}, lines)
 
 
 SCORE_RETURNS = Command(ReturnOptions, score_returns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -13,12 +14,13 @@ from typing import Any
 from redline.errors import RedlineError
 from redline.files import guarded
 from redline.learn import checkpoint
+from redline.learn.best import Best
 from redline.learn.config import Saving, config_to_json
 from redline.learn.train import Trainer, Update
 from redline.learn.trust import require_checkable, stored_config
 from redline.metrics import MetricsLog
-from redline.runs import BREAKDOWN, SEARCH_STATE, STEP, TENSORBOARD, Run
-from redline.signature import signed
+from redline.runs import BEST, BREAKDOWN, CONFIG, REPORT, SCORES, SEARCH_STATE, STEP, TENSORBOARD, Run
+from redline.signature import is_signed, signed
 from redline.timing.breakdown import Breakdown, merge
 from redline.version import __version__
 
@@ -94,6 +96,7 @@ class Session:
         self._saved_at = time.monotonic()
         self._log = MetricsLog(run.metrics, resume_at_step, warn=warn)
         self._save = guarded(self._write_checkpoint, warn, "a checkpoint")
+        self.best = Best(run, saving)
         self.write_json = guarded(run.write_json, warn, "to the run folder")
         self._events = _events(run.path) if saving.tensorboard else None
         self._events_go = guarded(self._write_events, warn, "TensorBoard events")
@@ -104,8 +107,15 @@ class Session:
         return cls(run, trainer, saving, warn)
 
     @classmethod
-    def resume(cls, path: Path, saving: Saving, warn: Callable[[str], None], trust: bool = False) -> Session:
-        """Go on from a run's newest checkpoint, or from the one that `path` names.
+    def resume(
+        cls,
+        path: Path,
+        saving: Saving,
+        warn: Callable[[str], None],
+        trust: bool = False,
+        total_steps: int | None = None,
+    ) -> Session:
+        """Go on from a run's newest checkpoint, or from the one that `path` names; to `total_steps`, if given.
 
         A run that this user has not made is refused if it names code, unless `trust` says that this is fine.
         """
@@ -116,6 +126,9 @@ class Session:
             run = run.adopted()
         if not (found.ours or trust):
             require_checkable(config, found.path)
+        if total_steps is not None:
+            run = _extended(run, found.step, total_steps)
+            config = dataclasses.replace(config, total_steps=total_steps, total_episodes=None)
         trainer = Trainer(config)
         if not trainer.restore(found.arrays, found.values, str(found.path)):
             warn(f"{trainer.config.env} cannot save its envs: they begin new episodes.")
@@ -123,6 +136,7 @@ class Session:
         if later:
             warn(f"Going on from step {found.step:,}: the {len(later)} checkpoints after it are deleted.")
         checkpoint.discard_after(run.checkpoints, found.step)
+        checkpoint.discard_after(run.path / BEST, found.step)
         session = cls(run, trainer, saving, warn, resume_at_step=found.step)
         session.last_checkpoint = found.path
         with suppress(RedlineError):
@@ -143,6 +157,8 @@ class Session:
         update = self.trainer.update()
         with self.trainer.watch.span("log"):
             self.breakdown = merge([self.breakdown, update.breakdown])
+            if self.best.is_due(update):
+                update.metrics.update(self.best.see(self.trainer, self._about()))
             self._log.append(_row(update))
             if self._events is not None:
                 self._events_go(update)
@@ -165,9 +181,12 @@ class Session:
 
     def _write_checkpoint(self) -> None:
         arrays, values = self.trainer.snapshot()
-        values |= {"config": signed(config_to_json(self.trainer.config)), "version": __version__}
+        values |= self._about()
         folder, keep = self.run.checkpoints, self.saving.keep
         self.last_checkpoint = checkpoint.save(folder, self.trainer.step, arrays, values, keep)
+
+    def _about(self) -> dict[str, Any]:
+        return {"config": signed(config_to_json(self.trainer.config)), "version": __version__}
 
     def _write_events(self, update: Update) -> None:
         for name, value in update.metrics.items():
@@ -183,6 +202,21 @@ class Session:
             with suppress(OSError):
                 self._events.close()
         self.trainer.close()
+
+
+def _extended(run: Run, step: int, total_steps: int) -> Run:
+    """The run with another end, which is written down: whoever resumes it later goes on to the same one.
+
+    Score and report of the old end go: they are made again at the new one.
+    """
+    if total_steps <= step:
+        raise RedlineError(f"{run.path} has {step:,} steps already. Try --total-steps {2 * step}.")
+    config = {**run.config, "total_steps": total_steps, "total_episodes": None}
+    longer = Run(run.path, signed(config) if is_signed(run.config) else config)
+    longer.write_json(CONFIG, longer.config)
+    for name in (SCORES, REPORT):
+        (run.path / name).unlink(missing_ok=True)
+    return longer
 
 
 def _row(update: Update) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 import traceback
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +22,7 @@ def load_object(path: str, form: str, kind: type | None = None) -> Any:
     if not names_object(path):
         raise RedlineError(f"{path!r} does not name anything. Write {form}.")
     module_name, _, attribute = path.partition(":")
-    found: Any = import_module(module_name)
+    found: Any = import_file(module_name) if _is_file(module_name) else import_module(module_name)
     where = module_name
     for name in attribute.split("."):
         if not hasattr(found, name):
@@ -30,9 +32,39 @@ def load_object(path: str, form: str, kind: type | None = None) -> Any:
 
 
 def names_object(path: str) -> bool:
-    """Whether a text has the form `package.module:name`."""
+    """Whether a text has the form `package.module:name` or `path/to/file.py:name`."""
     module_name, _, attribute = path.partition(":")
-    return _is_dotted_name(module_name) and _is_dotted_name(attribute) and not module_name.endswith(".py")
+    return (_is_file(module_name) or _is_dotted_name(module_name)) and _is_dotted_name(attribute)
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith(".py")
+
+
+def import_file(place: str) -> ModuleType:
+    """The module in a file, imported once; what stands beside the file can be imported by it."""
+    file = Path(place).expanduser().resolve()
+    known = next((module for module in list(sys.modules.values()) if _comes_from(module, file)), None)
+    if known is not None:
+        return known
+    if not file.is_file():
+        raise RedlineError(f"There is no file {place}. Write the path from here ({os.getcwd()}), or the whole one.")
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    name = file.stem if file.stem not in sys.modules else f"{file.stem}_{abs(hash(file))}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise RedlineError(f"The file {place} cannot be imported: {_in_one_line(error)}.") from error
+    return module
+
+
+def _comes_from(module: ModuleType, file: Path) -> bool:
+    return getattr(module, "__file__", None) == str(file) and module.__name__ != "__main__"
 
 
 def import_module(name: str) -> ModuleType:

@@ -53,7 +53,7 @@ class Order:
 MISTAKES = {
     "": "order needs WHAT: a thing, such as a chair.",
     "chair --how-many three": "--how-many three cannot be read: it takes a whole number. Try --how-many 1000.",
-    "chair --how-many 1e6": "--how-many 1e6 cannot be read: it takes a whole number. Try --how-many 1000000.",
+    "chair --how-many 2.5": "--how-many 2.5 cannot be read: it takes a whole number. Try --how-many 1000.",
     "chair --how-many": "--how-many needs a value. Try --how-many 1000.",
     "chair --how-many --wrapped": "--how-many needs a value. Try --how-many 1000.",
     "chair --how-mny 3": "order has no option --how-mny. Did you mean --how-many? See redline order --help.",

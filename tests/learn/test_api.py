@@ -7,6 +7,7 @@ import multiprocessing
 import threading
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -214,3 +215,44 @@ def test_a_run_on_an_object_loads_with_that_object(tmp_path):
     agent = redline.load(tmp_path / "run", env=Corridor)
     assert agent.act(np.zeros(2, np.float32)) in (5, 6, 7)
     assert isinstance(agent.path, Path)
+
+
+class Senses(gym.Env):
+    """A Dict to see, numbers to play."""
+
+    observation_space = gym.spaces.Dict(
+        {"place": gym.spaces.Box(-1, 1, (2,), np.float32), "kind": gym.spaces.Discrete(3)}
+    )
+    action_space = gym.spaces.Box(-0.5, 0.5, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.clock = 0
+        return {"place": np.zeros(2, np.float32), "kind": np.int64(1)}, {}
+
+    def step(self, action):
+        assert action.shape == (2,) and (abs(action) <= 0.5).all()
+        self.clock += 1
+        return {"place": np.zeros(2, np.float32), "kind": np.int64(2)}, 0.0, False, self.clock == 5, {}
+
+
+def test_an_agent_takes_dicts_and_gives_boxes():
+    agent = redline.train(Senses, total_steps=80, **TINY).finish()
+    seen = Senses().reset()[0]
+    one = agent.act(seen)
+    assert Senses.action_space.contains(one)
+    assert np.array_equal(agent.act([seen, seen]), [one, one])
+    with pytest.raises(redline.RedlineError, match="does not fit"):
+        agent.act({"place": np.zeros(2, np.float32)})
+    with pytest.raises(redline.RedlineError, match="no probabilities of actions"):
+        agent.probabilities(seen)
+    assert redline.evaluate(agent, episodes=2)["episodes"] == 2
+
+
+def test_a_recurrent_agent_remembers_until_it_is_told_to_forget():
+    agent = redline.train("CartPole-v1", total_steps=40, recurrent="gru", dedup=False, **TINY).finish()
+    obs = np.ones(4, np.float32)
+    assert agent.act(obs) in (0, 1)
+    agent.forget()
+    with pytest.raises(redline.RedlineError, match="depends on what came before"):
+        agent.value(obs)

@@ -34,6 +34,7 @@ GYMNASIUM = World(
     recipe=_RECIPE,
     fit=_FIT,
     matches=Named("redline.worlds.python.registered:is_registered"),
+    require=Named("redline.worlds.python.registered:require_package"),
     reaches=Named("redline.worlds.python.registered:reaches"),
     examples={"CartPole-v1": "any Gymnasium id"},
 )

@@ -28,7 +28,12 @@ def make_given(name: str, **options: Any) -> gym.Env:
 
 def _made(spec: str, factory: Callable[..., gym.Env], options: dict[str, Any]) -> gym.Env:
     _require_options(spec, factory, options)
-    env = factory(**options)
+    try:
+        env = factory(**options)
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        raise RedlineError(f"The factory of {spec!r} does not know what to do with {options}: {error}.") from error
     if isinstance(env, gym.Env):
         return env
     made = f"The factory of {spec!r} returns {_describe(env)}"
@@ -46,7 +51,10 @@ def load_factory(spec: str) -> Callable[..., gym.Env]:
     """The factory that `external:package.module:factory` names, ready to be called with the env's options."""
     path = spec.removeprefix(PREFIX)
     if not names_object(path):
-        raise RedlineError(f"The env {spec!r} does not name a factory. Write {PREFIX}package.module:factory.")
+        raise RedlineError(
+            f"The env {spec!r} does not name a factory. Write {PREFIX}package.module:factory, or "
+            f"{PREFIX}./file.py:factory."
+        )
     found = load_object(path, f"{PREFIX}package.module:factory")
     if not callable(found):
         raise RedlineError(

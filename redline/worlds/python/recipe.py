@@ -26,6 +26,7 @@ PPO = PPOConfig(
 )  # fmt: skip
 NUM_ENVS, NUM_STEPS = 8, 256
 LEAST_ROW = 32  # steps of an env between two updates, where somebody wants many envs
+MOVES_LEARNING_RATE = 3e-4
 LEAST_UPDATES = 50
 FIRST_UPDATE_SECONDS = 8.0  # for its collect; learning from it is quick
 LEAST_STEPS = 8  # an update of fewer would teach nothing
@@ -44,6 +45,7 @@ class EnvCost:
     step_seconds: float = 0.0
     reset_seconds: float = 0.0
     cut_short: bool = False  # by the time limit: it costs that much at least
+    actions: gym.Space | None = None  # None where no env could be made in time
 
 
 def fit(config: TrainConfig, chosen: frozenset[str], say: Say) -> TrainConfig:
@@ -51,8 +53,11 @@ def fit(config: TrainConfig, chosen: frozenset[str], say: Say) -> TrainConfig:
 
     What it finds is coarse (powers of two) on purpose: a busy machine must not make another run of it.
     """
-    if chosen >= {"num_envs", "num_steps"} or vector_named(config.env) is not None:
-        return settled(config)
+    given = vector_named(config.env)
+    if given is not None:
+        return settled(_for_space(config, chosen, given.single_action_space))
+    if chosen >= {"num_envs", "num_steps"}:
+        return settled(_for_space(config, chosen, probe(config, seconds=0.0).actions))
     found = probe(config)
     fitted = settled(sized(config, chosen, found))
     cost = f"over {PROBE_LIMIT:.0f} s" if found.cut_short else spelled(found.step_seconds)
@@ -78,7 +83,20 @@ def sized(config: TrainConfig, chosen: frozenset[str], found: EnvCost) -> TrainC
             num_envs = min(num_envs, max(1, steps // num_steps))
     if "num_steps" not in chosen:
         num_steps = min(NUM_STEPS, max(1, steps // num_envs))
-    return replace(config, num_envs=num_envs, num_steps=num_steps)
+    config = replace(config, num_envs=num_envs, num_steps=num_steps)
+    return _for_space(config, chosen, found.actions)
+
+
+def _for_space(config: TrainConfig, chosen: frozenset[str], actions: gym.Space | None) -> TrainConfig:
+    """The settings where actions are numbers: smaller steps, and observations of one size, whatever they measure."""
+    if not isinstance(actions, gym.spaces.Box):
+        return config
+    plain = config.network is config.make_network is config.recurrent is None
+    if "normalise_observations" not in chosen and plain:
+        config = replace(config, normalise_observations=True)
+    if "learning_rate" not in chosen:
+        config = replace(config, ppo=replace(config.ppo, learning_rate=MOVES_LEARNING_RATE))
+    return config
 
 
 def _lanes(config: TrainConfig) -> int:
@@ -87,13 +105,16 @@ def _lanes(config: TrainConfig) -> int:
     return min(config.collecting.workers or cores(), cores()) if kind is not None and kind.has_workers else 1
 
 
-def probe(config: TrainConfig) -> EnvCost:
-    """Play one env for a moment, by random actions. An env that fails is left to the engine, which says so better."""
+def probe(config: TrainConfig, seconds: float = PROBE_SECONDS) -> EnvCost:
+    """Play one env for a moment, by random actions; 0 seconds only look at it.
+
+    An env that fails is left to the engine, which says so better.
+    """
     kept = random.getstate(), np.random.get_state()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they will be heard when the env is made for good
-            return _played(config)
+            return _played(config, seconds)
     except RedlineError:
         raise
     except Exception:
@@ -103,28 +124,31 @@ def probe(config: TrainConfig) -> EnvCost:
         np.random.set_state(kept[1])
 
 
-def _played(config: TrainConfig) -> EnvCost:
+def _played(config: TrainConfig, seconds: float) -> EnvCost:
     env: gym.Env | None = None
     reset_seconds, steps, began, played = PROBE_LIMIT, 0, time.perf_counter(), time.perf_counter()
     try:
         with time_limit(PROBE_LIMIT):
             env = Spec.plain(config.env, config.env_options).single()
             env.action_space.seed(0)
-            began = time.perf_counter()
+            began = played = time.perf_counter()
+            if not seconds:
+                return EnvCost(actions=env.action_space)
             _, info = env.reset(seed=0)
             played = time.perf_counter()
             reset_seconds = played - began
-            while time.perf_counter() - played < PROBE_SECONDS:
+            while time.perf_counter() - played < seconds:
                 _, _, terminated, truncated, info = env.step(_any_action(env.action_space, info))
                 steps += 1
                 if terminated or truncated:
                     _, info = env.reset()
     except TimeUp:
-        return EnvCost(PROBE_LIMIT if not steps else (time.perf_counter() - played) / (steps + 1), reset_seconds, True)
+        cost = PROBE_LIMIT if not steps else (time.perf_counter() - played) / (steps + 1)
+        return EnvCost(cost, reset_seconds, True, None if env is None else env.action_space)
     finally:
         if env is not None:
             env.close()
-    return EnvCost((time.perf_counter() - played) / steps, reset_seconds)
+    return EnvCost((time.perf_counter() - played) / max(1, steps), reset_seconds, actions=env.action_space)
 
 
 def _any_action(space: gym.Space, info: dict[str, Any]) -> Any:

@@ -95,3 +95,12 @@ def test_an_env_that_fails_is_left_to_the_engine():
         raise ValueError("no")
 
     assert probe(replace(CARTPOLE, env=name_of(broken))) == EnvCost()
+
+
+def test_numbers_as_actions_get_smaller_steps_and_normalised_observations_however_they_are_sized():
+    pendulum, sizes = recipe("Pendulum-v1"), frozenset({"num_envs", "num_steps"})
+    for found in (fit(pendulum, NONE, print), fit(replace(pendulum, num_envs=2, num_steps=8), sizes, print)):
+        assert found.normalise_observations and found.ppo.learning_rate == 3e-4
+    mine = fit(replace(pendulum, num_envs=2, num_steps=8), sizes | {"learning_rate", "normalise_observations"}, print)
+    assert not mine.normalise_observations and mine.ppo.learning_rate == pendulum.ppo.learning_rate
+    assert not fit(replace(CARTPOLE, num_envs=2, num_steps=8), sizes, print).normalise_observations
