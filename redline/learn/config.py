@@ -170,13 +170,24 @@ class Saving:
     """Seconds between checkpoints; one is written at the end in any case."""
     keep: int = 3
     """Checkpoints to keep."""
+    log: tuple[str, ...] = ()
+    """Where the metrics go as well, separated by commas: jsonl, tensorboard, wandb, mlflow; the last three are extras."""
     tensorboard: bool = False
-    """Write TensorBoard events too (needs the tensorboard extra)."""
+    """The same as --log tensorboard."""
+
+    @property
+    def loggers(self) -> tuple[str, ...]:
+        """All that the metrics are handed to."""
+        return (*self.log, *(("tensorboard",) if self.tensorboard else ()))
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         if self.keep < 1:
             raise RedlineError(f"--keep {self.keep} would keep no checkpoint. Try --keep 3.")
+        if self.loggers:
+            from redline.learn.loggers import require_loggers
+
+            require_loggers(self.loggers)
         if self.checkpoint_seconds <= 0:
             raise RedlineError(f"--checkpoint-seconds {self.checkpoint_seconds:g} cannot work. Try 30.")
 
