@@ -26,7 +26,7 @@ EPISODES = 50
 """Fresh episodes that a trained policy is scored on, with actions drawn."""
 SURE = 2.0
 """Standard errors beyond which a difference is none of chance."""
-OURS, SB3 = "redline", "sb3"
+OURS, SB3, CLEANRL = "redline", "sb3", "cleanrl"
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,25 @@ def _network(task: Task, given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "features_extractor_class": Small}
 
 
-CONTESTANTS: dict[str, Contestant] = {OURS: train_ours, SB3: train_sb3}
+def train_cleanrl(name: str, steps: int, seed: int) -> Cell:
+    """A single loop as CleanRL writes it, with its settings."""
+    from redline.bench.cleanrl import Loop
+
+    began = time.perf_counter()
+    loop = Loop(TASKS[name].env, steps, seed)
+    done = loop.train()
+    seconds = time.perf_counter() - began
+    returns = loop.play(EPISODES, seed + 1_000_003)
+    loop.envs.close()
+    return Cell(name, CLEANRL, seed, done, seconds, returns)
+
+
+CONTESTANTS: dict[str, Contestant] = {OURS: train_ours, SB3: train_sb3, CLEANRL: train_cleanrl}
+
+
+def plays(contestant: str, name: str) -> bool:
+    """Whether a contestant has a way to learn a task: the single loop sees no pictures and remembers nothing."""
+    return contestant != CLEANRL or TASKS[name].policy == "MlpPolicy"
 
 
 def bench_learning(
@@ -218,7 +236,9 @@ def bench_learning(
         if peer not in CONTESTANTS or peer == OURS:
             raise unknown("peer", peer, [each for each in CONTESTANTS if each != OURS])
     make_folder(folder)
-    turns = [(name, seed, each) for name in names for seed in range(seeds) for each in (OURS, *peers)]
+    turns = [
+        (name, seed, each) for name in names for seed in range(seeds) for each in (OURS, *peers) if plays(each, name)
+    ]
     return [_cell(folder, name, each, seed, steps or TASKS[name].steps, say) for name, seed, each in turns]
 
 

@@ -25,7 +25,7 @@ class Learning:
     envs: tuple[str, ...] = ()
     """Tasks, separated by commas; all seven by default."""
     peers: tuple[str, ...] = ("sb3",)
-    """Peers, separated by commas."""
+    """Peers, separated by commas: sb3, and cleanrl, a loop in its style and with its settings (no pictures, no memory)."""
     seeds: int = 3
     """Seeds of each."""
     steps: int | None = None
