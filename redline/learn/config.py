@@ -170,12 +170,19 @@ class Saving:
     """Seconds between checkpoints; one is written at the end in any case."""
     keep: int = 3
     """Checkpoints to keep."""
+    log: tuple[str, ...] = ()
+    """Where the metrics go as well, separated by commas: jsonl, tensorboard, wandb, mlflow; the last three are extras."""
     tensorboard: bool = False
-    """Write TensorBoard events too (needs the tensorboard extra)."""
+    """The same as --log tensorboard."""
     eval_every: int | None = None
     """Score the policy every so many env steps, and keep the checkpoint that did best as `best`; none does not."""
     eval_every_episodes: int = 20
     """Episodes of each of these scores."""
+
+    @property
+    def loggers(self) -> tuple[str, ...]:
+        """All that the metrics are handed to."""
+        return (*self.log, *(("tensorboard",) if self.tensorboard else ()))
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -184,6 +191,10 @@ class Saving:
         at_least(1, eval_every_episodes=self.eval_every_episodes)
         if self.eval_every is not None:
             at_least(1, eval_every=self.eval_every)
+        if self.loggers:
+            from redline.learn.loggers import require_loggers
+
+            require_loggers(self.loggers)
         if self.checkpoint_seconds <= 0:
             raise RedlineError(f"--checkpoint-seconds {self.checkpoint_seconds:g} cannot work. Try 30.")
 

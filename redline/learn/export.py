@@ -29,11 +29,15 @@ from redline.learn.heads.gaussian import Gaussian
 from redline.learn.heads.head import Head
 from redline.learn.heads.masking import MASKED
 from redline.learn.heads.squashed import Squashed
+from redline.learn.network.flat import append_free
+from redline.learn.network.recurrent import RecurrentNetwork
+from redline.learn.network.torch_pass import TorchNetwork
+from redline.learn.normaliser import FARTHEST
 from redline.learn.policy import Policy
-from redline.worlds.encoding import Encoding, OneHot, Plain
+from redline.worlds.encoding import Encoding, Image, OneHot, OneHots, Plain
 
-OBSERVATIONS, MASK = "observations", "mask"
-ACTION, PROBABILITIES, DEVIATIONS, VALUE = "action", "probabilities", "deviations", "value"
+OBSERVATIONS, MASK, MEMORY = "observations", "mask", "memory"
+ACTION, PROBABILITIES, DEVIATIONS, VALUE, NEXT_MEMORY = "action", "probabilities", "deviations", "value", "next_memory"
 
 
 def export(agent: Agent | str | os.PathLike[str], path: str | os.PathLike[str]) -> Path:
@@ -56,40 +60,81 @@ def export(agent: Agent | str | os.PathLike[str], path: str | os.PathLike[str]) 
 class ExportedPolicy(nn.Module):
     """A policy from observations to actions, all of it in torch."""
 
+    offsets: Tensor
+    factors: Tensor
+
     def __init__(self, policy: Policy, unit: float) -> None:
         super().__init__()
         self.network, self._head, self._form, self._unit = policy.network, policy.head, policy.encoding, unit
-
-    @property
-    def is_masked(self) -> bool:
-        """Whether it is told which actions are allowed."""
-        return not isinstance(self._head, Gaussian)
+        shift = None if policy.normaliser is None else policy.normaliser.shift
+        self.normalises = shift is not None
+        if shift is not None:
+            self.register_buffer("offsets", torch.from_numpy(shift.offsets.copy()))
+            self.register_buffer("factors", torch.from_numpy(shift.factors.copy()))
 
     @property
     def input_names(self) -> list[str]:
-        """What it takes."""
-        return [OBSERVATIONS, MASK] if self.is_masked else [OBSERVATIONS]
+        """What it takes: masks unless actions are in a box, and a memory if it has one."""
+        masks = [] if isinstance(self._head, Gaussian) else [MASK]
+        return [OBSERVATIONS, *masks, *([MEMORY] if self.network.memory_size else [])]
 
     @property
     def output_names(self) -> list[str]:
         """What it answers."""
-        return [ACTION, PROBABILITIES if self.is_masked else DEVIATIONS, VALUE]
+        distribution = PROBABILITIES if MASK in self.input_names else DEVIATIONS
+        return [ACTION, distribution, VALUE, *([NEXT_MEMORY] if self.network.memory_size else [])]
 
-    def examples(self, count: int = 2) -> tuple[Tensor, ...]:
-        """Inputs of the right form."""
-        first = self._form.first if isinstance(self._form, OneHot) else 0
-        shape = (count, *self._form.shape)
-        observations = torch.from_numpy(np.full(shape, first, self._form.dtype))
-        mask = torch.ones(count, self._head.num_outputs, dtype=torch.bool)
-        return (observations, mask) if self.is_masked else (observations,)
+    def examples(self, count: int = 2) -> dict[str, Tensor]:
+        """Inputs of the right form, by name."""
+        first = getattr(self._form, "first", 0)
+        firsts = np.array(self._form.firsts).reshape(self._form.shape) if isinstance(self._form, OneHots) else first
+        observations = np.zeros((count, *self._form.shape), self._form.dtype) + np.asarray(firsts, self._form.dtype)
+        whole = {
+            OBSERVATIONS: torch.from_numpy(observations),
+            MASK: torch.ones(count, self._head.num_outputs, dtype=torch.bool),
+            MEMORY: torch.zeros(count, self.network.memory_size),
+        }
+        return {name: whole[name] for name in self.input_names}
 
-    def forward(self, observations: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions, the distributions they are the likeliest of, and state values."""
-        outputs, values = self.network(decoded(self._form, observations))
+    def forward(
+        self, observations: Tensor, mask: Tensor | None = None, memory: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """Actions, the distributions they are the likeliest of, state values, and what is remembered."""
+        numbers = decoded(self._form, observations)
+        if self.normalises:
+            numbers = ((numbers - self.offsets) * self.factors).clamp(-float(FARTHEST), float(FARTHEST))
+        remembered: tuple[Tensor, ...] = ()
+        if isinstance(self.network, RecurrentNetwork):
+            assert memory is not None
+            outputs, values, memory = stepped(self.network, numbers, memory)
+            remembered = (memory,)
+        else:
+            outputs, values = self.network(numbers)
         if mask is not None:
             outputs = torch.where(mask, outputs, torch.full_like(outputs, MASKED))
         action, distribution = answered(self._head, outputs)
-        return action, distribution, values * self._unit
+        return action, distribution, values * self._unit, *remembered
+
+
+def stepped(network: RecurrentNetwork, numbers: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs, state values and memories [n, memory size] after one step of a network that remembers."""
+    if network.convs is not None:
+        numbers = network.convs(numbers.reshape(-1, *network.sizes.picture)).flatten(1)
+    seen = network.trunk(numbers)
+    in_weight, weight, in_bias, bias = network.memory.all_weights[0]
+    if isinstance(network.memory, nn.LSTM):
+        hidden, cell = memory.split(network.width, dim=1)
+        both = (seen @ in_weight.T + in_bias + hidden @ weight.T + bias).split(network.width, dim=1)
+        cell = both[1].sigmoid() * cell + both[0].sigmoid() * both[2].tanh()
+        features = both[3].sigmoid() * cell.tanh()
+        memory = torch.cat([features, cell], dim=1)
+    else:
+        coming = (seen @ in_weight.T + in_bias).split(network.width, dim=1)
+        kept = (memory @ weight.T + bias).split(network.width, dim=1)
+        reset, update = (coming[0] + kept[0]).sigmoid(), (coming[1] + kept[1]).sigmoid()
+        new = (coming[2] + reset * kept[2]).tanh()
+        features = memory = new + update * (memory - new)
+    return append_free(network.actor(features), network.free), network.critic(features).squeeze(-1), memory
 
 
 # Observations, by the form that they have
@@ -103,7 +148,21 @@ def decoded(form: Encoding, observations: Tensor) -> Tensor:
 
 @decoded.register
 def _(form: Plain, observations: Tensor) -> Tensor:
-    return observations.flatten(1).float()
+    numbers = observations.flatten(1).float()
+    return numbers if form.unit == 1.0 else numbers * float(np.float32(1 / form.unit))
+
+
+@decoded.register
+def _(form: Image, observations: Tensor) -> Tensor:
+    pictures = observations.permute(0, 3, 1, 2) if form.channels_last and len(form.shape) == 3 else observations
+    return pictures.flatten(1).float() * float(np.float32(1 / form.unit))
+
+
+@decoded.register
+def _(form: OneHots, observations: Tensor) -> Tensor:
+    states = (observations.flatten(1).long() - torch.tensor(form.firsts)).split(1, dim=1)
+    parts = [state == torch.arange(count) for state, count in zip(states, form.counts, strict=True)]
+    return torch.cat(parts, dim=1).float()
 
 
 @decoded.register
@@ -170,7 +229,7 @@ def write_onnx(agent: Agent, path: Path) -> None:
     module = _module(agent)
     with _quietly():
         torch.onnx.export(
-            module, module.examples(), str(path), dynamo=True, external_data=False, verbose=False,
+            module, (), str(path), kwargs=module.examples(), dynamo=True, external_data=False, verbose=False,
             input_names=module.input_names, output_names=module.output_names, dynamic_shapes=_any_number(module),
         )  # fmt: skip
 
@@ -179,15 +238,21 @@ def write_torch(agent: Agent, path: Path) -> None:
     """A program of `torch.export`, which `torch.export.load(path).module()` runs without Redline."""
     module = _module(agent)
     with _quietly():
-        torch.export.save(torch.export.export(module, module.examples(), dynamic_shapes=_any_number(module)), str(path))
+        program = torch.export.export(module, (), module.examples(), dynamic_shapes=_any_number(module))
+        torch.export.save(program, str(path))
 
 
 def write_arrays(agent: Agent, path: Path) -> None:
-    """Plain arrays; docs/export.md says what each is and reads them in twenty lines of numpy."""
+    """Plain arrays; docs/export.md says what each is and reads them in a few lines of numpy."""
     policy = agent.policy
+    network = policy.network
+    if not isinstance(network, TorchNetwork) or network.convs is not None:
+        raise RedlineError(f"Only fully connected networks fit into {path.name}. Try {path.with_suffix('.onnx').name}.")
     layers = policy.layers()
     arrays = {**_form_arrays(policy.encoding), **_head_arrays(policy.head), "unit": np.float32(agent.unit)}
-    arrays["activation"] = np.array("tanh")
+    arrays["activation"] = np.array(network.sizes.activation)
+    if policy.normaliser is not None:
+        arrays |= policy.normaliser.shift._asdict()
     critic_trunk = layers.trunk if layers.critic_trunk is None else layers.critic_trunk
     for name, chain in (("actor", [*layers.trunk, layers.actor]), ("critic", [*critic_trunk, layers.critic])):
         for k, layer in enumerate(chain):
@@ -209,8 +274,10 @@ WRITERS: dict[str, Callable[[Agent, Path], None]] = {
 def _form_arrays(form: Encoding) -> dict[str, Any]:
     if isinstance(form, OneHot):
         return {"state_counts": np.array([form.count]), "state_firsts": np.array([form.first])}
+    if isinstance(form, OneHots):
+        return {"state_counts": np.array(form.counts), "state_firsts": np.array(form.firsts)}
     if isinstance(form, Plain):
-        return {}
+        return {"number_unit": np.float32(form.unit)}
     raise RedlineError(f"Observations in the form {type(form).__name__} do not fit into .npz. Try .onnx.")
 
 

@@ -16,10 +16,11 @@ from redline.files import guarded
 from redline.learn import checkpoint
 from redline.learn.best import Best
 from redline.learn.config import Saving, config_to_json
+from redline.learn.loggers import Loggers
 from redline.learn.train import Trainer, Update
 from redline.learn.trust import require_checkable, stored_config
 from redline.metrics import MetricsLog
-from redline.runs import BEST, BREAKDOWN, CONFIG, REPORT, SCORES, SEARCH_STATE, STEP, TENSORBOARD, Run
+from redline.runs import BEST, BREAKDOWN, CONFIG, REPORT, SCORES, SEARCH_STATE, STEP, Run
 from redline.signature import is_signed, signed
 from redline.timing.breakdown import Breakdown, merge
 from redline.version import __version__
@@ -98,8 +99,7 @@ class Session:
         self._save = guarded(self._write_checkpoint, warn, "a checkpoint")
         self.best = Best(run, saving)
         self.write_json = guarded(run.write_json, warn, "to the run folder")
-        self._events = _events(run.path) if saving.tensorboard else None
-        self._events_go = guarded(self._write_events, warn, "TensorBoard events")
+        self._loggers = Loggers(saving.loggers, run.path, config_to_json(trainer.config), warn)
 
     @classmethod
     def begin(cls, run: Run, trainer: Trainer, saving: Saving, warn: Callable[[str], None]) -> Session:
@@ -160,8 +160,7 @@ class Session:
             if self.best.is_due(update):
                 update.metrics.update(self.best.see(self.trainer, self._about()))
             self._log.append(_row(update))
-            if self._events is not None:
-                self._events_go(update)
+            self._loggers.write(update)
             if time.monotonic() - self._saved_at > self.saving.checkpoint_seconds:
                 self.save()
                 self._saved_at = time.monotonic()
@@ -188,19 +187,10 @@ class Session:
     def _about(self) -> dict[str, Any]:
         return {"config": signed(config_to_json(self.trainer.config)), "version": __version__}
 
-    def _write_events(self, update: Update) -> None:
-        for name, value in update.metrics.items():
-            group = "charts/episodic_return" if name == "return" else f"losses/{name}"
-            self._events.add_scalar(group, value, update.step)  # type: ignore[union-attr]
-        rate = update.steps / update.breakdown.total_seconds
-        self._events.add_scalar("charts/SPS", rate, update.step)  # type: ignore[union-attr]
-
     def close(self) -> None:
         """Let go of files and envs."""
         self._log.close()
-        if self._events is not None:
-            with suppress(OSError):
-                self._events.close()
+        self._loggers.close()
         self.trainer.close()
 
 
@@ -223,11 +213,3 @@ def _row(update: Update) -> dict[str, Any]:
     seconds = update.breakdown.total_seconds
     timing = {"seconds": round(seconds, 6), "steps_per_second": round(update.steps / seconds)}
     return {"step": update.step, "update": update.number, "episodes": update.episodes, **update.metrics, **timing}
-
-
-def _events(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise RedlineError("--tensorboard needs TensorBoard. Try: pip install 'redline[tensorboard]'") from error
-    return SummaryWriter(str(folder / TENSORBOARD))

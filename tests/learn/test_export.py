@@ -33,55 +33,71 @@ SPACES: dict[str, tuple[gym.Space, gym.Space]] = {
     "several": (PLACES, gym.spaces.MultiDiscrete([3, 2, 4], start=[1, 0, 5])),
     "bits": (PLACES, gym.spaces.MultiBinary((2, 3))),
     "box": (PLACES, box(-1.0, 2.0, (3,), np.float32)),
+    "squashed": (PLACES, box(-1.0, 2.0, (3,), np.float32)),
+    "several states": (gym.spaces.MultiDiscrete([3, 4], start=[1, 0]), gym.spaces.Discrete(3)),
+    "normalised": (PLACES, gym.spaces.Discrete(3)),
+    "pictures": (box(0, 255, (9, 8, 3), np.uint8), gym.spaces.Discrete(3)),
+    "gru": (PLACES, gym.spaces.Discrete(3)),
+    "lstm": (PLACES, box(-1.0, 2.0, (3,), np.float32)),
 }
-QUICKER = ("discrete", "bits")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "squashed": {"squash": True, "activation": "relu"},
+    "normalised": {"normalise_observations": True, "shared": True},
+    "gru": {"recurrent": "gru"},
+    "lstm": {"recurrent": "lstm"},
+}
+NO_ARRAYS = ("pictures", "gru", "lstm")
+QUICKER = ("discrete", "bits", "counted from 3", "squashed", "small numbers", "box")
 """Those that onnx, which is slow to export to, has cases enough without."""
 
 
 def make_agent(kind: str) -> Agent:
     """An agent with random weights, large enough that it has opinions."""
     seen, done = SPACES[kind]
-    config = TrainConfig("CartPole-v1", hidden=(16, 8))
+    config = TrainConfig("CartPole-v1", hidden=(16, 8), **SETTINGS.get(kind, {}))
     env = EnvDescription(seen, done, encoding_of(None, seen))
     policy = make_policy(env, config, seed=3)
     with torch.no_grad():
         policy.weights.copy_(torch.randn(policy.weights.shape, generator=torch.Generator().manual_seed(0)))
+    if policy.normaliser is not None:
+        policy.normaliser.see(np.random.default_rng(0).normal(1.0, 0.1, (50, 4)), np.ones(50))
     return Agent(config, env, policy.arrays(), unit=2.5)
 
 
-def situations(agent: Agent, count: int = 9) -> tuple[np.ndarray, np.ndarray | None]:
-    """Observations, and masks where there is something to rule out."""
+def situations(agent: Agent, count: int) -> dict[str, np.ndarray]:
+    """Observations, with masks where there is something to rule out, and with memories where something is remembered."""
     space = agent.described.single_observation_space
     space.seed(0)
-    observations = np.stack([space.sample() for _ in range(count)])
-    head = agent.policy.head
-    if head.num_free:
-        return observations, None
-    mask = np.random.default_rng(1).random((count, head.num_outputs)) < 0.8
-    mask[:, 0] = True
-    for first in np.cumsum([0, *getattr(head, "sizes", ())])[:-1]:
-        mask[:, first] = True
-    return observations, mask
+    rng, head = np.random.default_rng(1), agent.policy.head
+    given = {"observations": np.stack([space.sample() for _ in range(count)])}
+    if not head.num_free:
+        given["mask"] = rng.random((count, head.num_outputs)) < 0.8
+        given["mask"][:, np.cumsum([0, *getattr(head, "sizes", ())])[: len(getattr(head, "sizes", (1,)))]] = True
+    if agent.policy.memory_size:
+        given["memory"] = rng.normal(size=(count, agent.policy.memory_size)).astype(np.float32)
+    return given
 
 
-def expected(agent: Agent, observations: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, ...]:
+def expected(agent: Agent, given: dict[str, np.ndarray]) -> list[np.ndarray]:
     """What our own network answers."""
-    policy = agent.policy
+    policy, observations = agent.policy, given["observations"]
     table = policy.head.empty(len(observations))
-    values = policy.infer(observations, mask, table)
+    memory = [given["memory"].copy()] if "memory" in given else []
+    values = policy.infer(observations, given.get("mask"), table, *memory)
     actions, _ = policy.head.likeliest(table, np.arange(len(observations)))
-    return policy.head.played(actions), np.exp(table[1 if policy.head.num_free else 0]), values * agent.unit
+    return [policy.head.played(actions), np.exp(table[1 if policy.head.num_free else 0]), values * agent.unit, *memory]
 
 
 def in_onnxruntime(path: Path) -> Callable[..., Any]:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [each.name for each in session.get_inputs()]
-    return lambda *given: session.run(None, dict(zip(names, given, strict=True)))
+    return lambda **given: session.run(None, given)
 
 
 def in_torch(path: Path) -> Callable[..., Any]:
     program = torch.export.load(path).module()
-    return lambda *given: [each.detach().numpy() for each in program(*map(torch.from_numpy, given))]
+    return lambda **given: [
+        each.detach().numpy() for each in program(**{name: torch.from_numpy(array) for name, array in given.items()})
+    ]
 
 
 def in_numpy(path: Path) -> Callable[..., Any]:
@@ -96,7 +112,12 @@ def in_numpy(path: Path) -> Callable[..., Any]:
 RUN_BY = {"onnx": in_onnxruntime, "pt2": in_torch, "npz": in_numpy}
 
 
-CASES = [(kind, ending) for kind in SPACES for ending in RUN_BY if ending != "onnx" or kind not in QUICKER]
+CASES = [
+    (kind, ending)
+    for kind in SPACES
+    for ending in RUN_BY
+    if kind not in {"onnx": QUICKER, "npz": NO_ARRAYS, "pt2": ()}[ending]
+]
 
 
 @pytest.mark.parametrize(("kind", "ending"), CASES)
@@ -106,12 +127,12 @@ def test_an_exported_policy_answers_as_our_own_does(kind, ending, tmp_path):
     run = RUN_BY[ending](path)
     for count in (1, 9):
         given = situations(agent, count)
-        action, distribution, value = run(*(each for each in given if each is not None))
-        own_action, own_distribution, own_value = expected(agent, *given)
-        np.testing.assert_allclose(action.reshape(own_action.shape), own_action, rtol=1e-4, atol=1e-5)
-        distribution = np.broadcast_to(distribution, own_distribution.shape)  # deviations of an .npz are those of all
-        np.testing.assert_allclose(distribution, own_distribution, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(value, own_value, rtol=1e-4, atol=1e-4)
+        own = expected(agent, given)
+        for found, due in zip(run(**given), own, strict=True):
+            found = np.broadcast_to(
+                found.reshape(-1, *due.shape[1:]), due.shape
+            )  # deviations of an .npz are those of all
+            np.testing.assert_allclose(found, due, rtol=1e-4, atol=1e-4)
 
 
 def test_the_command_exports_a_run(tmp_path, capsys):
