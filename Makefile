@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 .PHONY: train test again quick slow-list lint format bench soak clean help
 .DEFAULT_GOAL := help
 
-train: $(VENV)/.installed ## train a CAGE-2 defender (half a minute), score it, write its report
+train: $(VENV)/.installed ## train a CAGE-2 defender (two minutes), score it beside the published board, write its report
 	$(BIN)/redline train cage2
 
 test: $(VENV)/.installed-dev ## run all tests (at most 8 minutes on 2 cores; ARGS="tests/learn -k gae" for some of them)

@@ -42,6 +42,9 @@ SMALL_SEARCH = {
     "--total-episodes": "80", "--episodes-per-update": "20", "--max-episodes-per-workflow": "40", "--min-updates": "1",
     "--max-steps": "20", "--eval-episodes": "4", "--compliance-threshold": "0",
 }  # fmt: skip
+SMALL_IMPROVEMENT = {
+    "--episodes": "16", "--states": "2", "--judging": "4", "--lessons": "4", "--tries": "2", "--deciding": "4",
+}  # fmt: skip
 SMALLER: dict[str, dict[str, str]] = {  # the longest beginning of a command counts
     "train": SMALL_TRAINING,
     "train --resume": {},
@@ -51,6 +54,8 @@ SMALLER: dict[str, dict[str, str]] = {  # the longest beginning of a command cou
     "eval runs/search": {"--episodes": "4"},
     "eval runs/petri": {"--samples": "2", "--solve-seconds": "0"},
     "eval petri:": {"--solve-seconds": "0"},
+    "eval champion": {"--episodes": "4"},
+    "improve": SMALL_IMPROVEMENT,
     "search": SMALL_SEARCH,
     "search --resume": {},
     "solve": {"--seconds": "1"},

@@ -20,9 +20,9 @@ from redline.worlds.registry import world_of
 from redline.worlds.world import Answer, Preset
 
 if TYPE_CHECKING:
-    from redline.learn.stages import Chain, Stage
+    from redline.learn.stages import Chain, PlanStage
 
-OPEN = frozenset({"env", "seed", "threads", "device", "turbo", "dedup"})
+OPEN = frozenset({"env", "seed", "threads", "device"})
 """Settings of the training that every preset leaves open."""
 SIZES = ("num_envs", "num_steps")
 """Settings that replace those of every stage where they are given beside a preset."""
@@ -145,7 +145,7 @@ def _follow(chain: Chain, eval_episodes: int | None, output: Output) -> int:
     return 0
 
 
-def _describe(stage: Stage) -> str:
+def _describe(stage: PlanStage) -> str:
     if stage.improve is not None:
         how = stage.improve
         return f"improvement by rollouts of up to {how.states} states, {how.horizon} steps each"
@@ -158,7 +158,7 @@ def _outcome(done: dict[str, Any]) -> str:
     return f"{done['seconds']:.1f} s{score}{kept}"
 
 
-def _do(chain: Chain, number: int, stage: Stage, output: Output) -> int:
+def _do(chain: Chain, number: int, stage: PlanStage, output: Output) -> int:
     """One stage. Returns the exit code of a signal that stopped it, 0 otherwise."""
     if stage.improve is not None:
         return _improve(chain, number)

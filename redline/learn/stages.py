@@ -27,7 +27,7 @@ from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.evaluate import Trained, load_policy
 from redline.learn.grow import grow
 from redline.learn.improve import Improvement, improve
-from redline.learn.judge import Arena, Difference, Judge
+from redline.learn.judge import Arena, Judge, Verdict
 from redline.learn.policy import Policy
 from redline.learn.session import Session
 from redline.learn.stored import from_json
@@ -56,7 +56,7 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Stage:
+class PlanStage:
     """One part of a training plan: PPO, or improvement by rollouts."""
 
     name: str
@@ -74,13 +74,13 @@ class Stage:
         return 0 if self.improve is not None else self.config.total_steps or 0
 
 
-def smaller(stages: list[Stage], total_steps: int) -> list[Stage]:
+def smaller(stages: list[PlanStage], total_steps: int) -> list[PlanStage]:
     """The same plan in so many steps of PPO; rollouts shrink with them."""
     share = total_steps / max(1, sum(stage.steps for stage in stages))
     return [_scaled(stage, share) for stage in stages]
 
 
-def _scaled(stage: Stage, share: float) -> Stage:
+def _scaled(stage: PlanStage, share: float) -> PlanStage:
     def part(count: int) -> int:
         return max(4, min(count, round(count * share)))
 
@@ -104,7 +104,7 @@ class Chain:
         require_trusted(run.config, run.path, trust)
         self.run, self.saving, self._warn, self._say = run, saving, warn, say
         self.preset = str(run.config["preset"])
-        self.stages = [from_json(Stage, each, "stage") for each in run.config["stages"]]
+        self.stages = [from_json(PlanStage, each, "stage") for each in run.config["stages"]]
         self.done: list[dict[str, Any]] = run.read_json(STAGES)["stages"] if (run.path / STAGES).exists() else []
 
     @property
@@ -117,7 +117,7 @@ class Chain:
         """Env steps of the stages that are over."""
         return sum(each["steps"] for each in self.done)
 
-    def left(self) -> Iterator[tuple[int, Stage]]:
+    def left(self) -> Iterator[tuple[int, PlanStage]]:
         """The stages that are still to come, with their numbers."""
         yield from list(enumerate(self.stages))[len(self.done) :]
 
@@ -171,7 +171,7 @@ class Chain:
             },
         )  # fmt: skip
 
-    def before(self, stage: Stage) -> Policy:
+    def before(self, stage: PlanStage) -> Policy:
         """The policy that a stage begins with."""
         env = self._arena(stage, {}).make(1)
         policy = make_policy(env, stage.config, spread_seed(stage.config.seed, 4)[1])
@@ -188,7 +188,7 @@ class Chain:
             before = self.result().policy
             grow(policy, before.arrays(), getattr(before.encoding, "names", ()))
 
-    def _verdict(self, number: int, policy: Policy) -> Difference | None:
+    def _verdict(self, number: int, policy: Policy) -> Verdict | None:
         """How the result of a stage does beside what it began with."""
         stage = self.stages[number]
         if stage.guard is None or not self.done:
@@ -197,7 +197,7 @@ class Chain:
         judge = Judge(self._arena(stage, guard.env_options), guard.episodes, seed, guard.lengths)
         return judge.compare(self.before(stage), policy)
 
-    def _arena(self, stage: Stage, more: dict[str, Any]) -> Arena:
+    def _arena(self, stage: PlanStage, more: dict[str, Any]) -> Arena:
         return Arena(stage.config.env, {**stage.config.env_options, **more}, use_threads(stage.config.threads)[0])
 
     def _close(self, number: int, policy: Policy, facts: dict[str, Any]) -> None:
@@ -242,7 +242,7 @@ class Chain:
         return merge(Breakdown.from_json(each) for each in times)
 
 
-def plan_config(preset: str, stages: list[Stage]) -> dict[str, Any]:
+def plan_config(preset: str, stages: list[PlanStage]) -> dict[str, Any]:
     """The config of a run in stages: that of the last one, and all of them."""
     return {
         **config_to_json(stages[-1].config),
@@ -251,7 +251,7 @@ def plan_config(preset: str, stages: list[Stage]) -> dict[str, Any]:
     }
 
 
-def seeded(stages: list[Stage], seed: int) -> list[Stage]:
+def seeded(stages: list[PlanStage], seed: int) -> list[PlanStage]:
     """Stages with seeds of their own, all from that of the plan."""
     seeds = spread_seed(seed, len(stages))
     return [

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from redline.learn.config import TrainConfig
     from redline.learn.elite import Episode
     from redline.learn.evaluate import Trained
-    from redline.learn.stages import Stage
+    from redline.learn.stages import PlanStage
     from redline.report.film import Play
     from redline.report.page import Section
     from redline.runs import Run
@@ -91,7 +91,7 @@ class Preset:
 
     about: str
     """One line that says what comes of it."""
-    stages: Callable[[TrainConfig], list[Stage]]
+    stages: Callable[[TrainConfig], list[PlanStage]]
     """The stages, from what was asked for: the env with the options that were given, a seed, threads."""
     takes: tuple[str, ...] = ()
     """Options of the env that it leaves open."""

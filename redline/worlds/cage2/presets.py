@@ -7,7 +7,7 @@ from typing import Any
 
 from redline.learn.config import PPOConfig, TrainConfig
 from redline.learn.improve import Improvement
-from redline.learn.stages import Guard, Stage, seeded
+from redline.learn.stages import Guard, PlanStage, seeded
 from redline.worlds.cage2.protocol import LENGTHS
 
 BOTH = "B_lineAgent,RedMeanderAgent"
@@ -26,24 +26,24 @@ class _Plan:
         options: dict[str, Any] = {"rules": BOARD, "red_agent": BOTH, "observation": "memory", **asked.env_options}
         self._asked, self._options = asked, {**options, "actions": "useful"}
 
-    def table(self, steps: int) -> Stage:
+    def table(self, steps: int) -> PlanStage:
         """A quick beginning, on the table alone: few observations, learned fast."""
-        return Stage("table", self._config(steps, 512, PPOConfig(), observation="table"))
+        return PlanStage("table", self._config(steps, 512, PPOConfig(), observation="table"))
 
-    def ppo(self, name: str, steps: int, how: PPOConfig, heat: float = 1.0) -> Stage:
+    def ppo(self, name: str, steps: int, how: PPOConfig, heat: float = 1.0) -> PlanStage:
         """PPO on everything that Blue remembers."""
-        return Stage(name, self._config(steps, 1024, how, tidy=TIDY), heat=heat, guard=GUARD)
+        return PlanStage(name, self._config(steps, 1024, how, tidy=TIDY), heat=heat, guard=GUARD)
 
-    def improve(self, **settings: Any) -> Stage:
+    def improve(self, **settings: Any) -> PlanStage:
         """Improvement by rollouts, which knows that a reward counts for every official length that it falls into."""
-        return Stage("improve", self._config(None, 1024, FINE), improve=Improvement(lengths=LENGTHS, **settings))
+        return PlanStage("improve", self._config(None, 1024, FINE), improve=Improvement(lengths=LENGTHS, **settings))
 
     def _config(self, steps: int | None, num_envs: int, how: PPOConfig, **more: Any) -> TrainConfig:
         options = {**self._options, **more}
         return replace(self._asked, env_options=options, total_steps=steps, num_envs=num_envs, num_steps=100, ppo=how)
 
 
-def short(asked: TrainConfig) -> list[Stage]:
+def short(asked: TrainConfig) -> list[PlanStage]:
     """A minute and a half: better than the published board."""
     plan = _Plan(asked)
     stages = [
@@ -55,7 +55,7 @@ def short(asked: TrainConfig) -> list[Stage]:
     return seeded(stages, asked.seed)
 
 
-def champion(asked: TrainConfig) -> list[Stage]:
+def champion(asked: TrainConfig) -> list[PlanStage]:
     """As good as we know how to make it, in ten minutes on two cores."""
     plan = _Plan(asked)
     stages = [
@@ -63,10 +63,8 @@ def champion(asked: TrainConfig) -> list[Stage]:
         plan.ppo("memory", 28_000_000, WIDE, heat=0.6),
         plan.improve(),
         plan.ppo("again", 18_000_000, FINE),
-        plan.improve(states=700),
-        plan.ppo("once-more", 18_000_000, FINE),
-        plan.improve(states=900),
+        plan.improve(),
         plan.ppo("polish", 18_000_000, FINE),
-        plan.improve(states=900),
+        plan.improve(rounds=2),
     ]
     return seeded(stages, asked.seed)
