@@ -51,7 +51,7 @@ class EnvStepper(Stepper):
         space = env.single_action_space
         counts = space.nvec if isinstance(space, gym.spaces.MultiDiscrete) else env.num_actions
         shape = (SCRIPT, env.num_envs, *(space.shape or ()))
-        self._script = np.random.default_rng(seed).integers(0, counts, shape)
+        self._script = np.random.default_rng(actor_seed(seed)).integers(0, counts, shape)
         self._streams, self._draw = seed_streams(actor_seed(seed), env.num_envs), at_speed(draw_allowed, turbo)
 
     def _play(self, first: int, last: int, num_steps: int) -> None:

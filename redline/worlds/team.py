@@ -24,8 +24,8 @@ class TeamEnv(BatchEnv):
     """Many episodes of a team, stepped together by one call.
 
     Observations, actions and masks have an axis more, `[N, agents, …]`. Observations and masks are padded to those of the
-    largest agent; `spaces(agent)` tells each agent's own. Actions may last several steps: `infos["acting"]` bool [N, agents] tells whose
-    next action will begin at once, while that of others is not heard. There is one reward for all.
+    largest agent; `spaces(agent)` tells each agent's own. Actions may last several steps: `infos["acting"]`, bool
+    [N, agents], tells whose next action will begin at once, while that of others is not heard. There is one reward for all.
     """
 
     def __init__(

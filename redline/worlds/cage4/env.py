@@ -38,8 +38,8 @@ SLEEPS = tuple(int(np.flatnonzero(BLUE_TABLE[b, : NUM_ACTIONS[b], 0] == SLEEP)[0
 class Cage4VectorEnv(TeamEnv):
     """Many episodes of CAGE-4 stepped together by one compiled kernel, each in a network of its own.
 
-    `reset(seed=s)` begins in env `i` the episode that the original begins with `reset(seed=s + i)`; one more `reset()` goes on
-    as an original made with `seed=s + i` does with its first. An action on a host that is not there is Sleep, as it is originally.
+    `reset(seed=s)` begins in env `i` the episode that the original begins with `reset(seed=s + i)`; one more `reset()`
+    goes on as an original made with `seed=s + i` does with its first. An action on a host that is not there is Sleep.
     `messages`, if set, are sent in the next step: eight bits of each agent, [N, agents, 8].
     """
 

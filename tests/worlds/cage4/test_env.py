@@ -134,7 +134,7 @@ def test_messages_reach_the_four_others_in_the_same_step_and_only_in_that():
     assert not obs[0, 2, 60:92].any()
     assert not env.step(SLEEP[None])[0][0, :, 60:92][0].any()
     env.messages = np.zeros((1, 5, 3))
-    with pytest.raises(RedlineError, match="pass \\[1, 5, 8\\] bits"):
+    with pytest.raises(RedlineError, match=r"pass \[1, 5, 8\] bits"):
         env.step(SLEEP[None])
 
 
@@ -170,7 +170,7 @@ def test_an_episode_that_outgrows_its_room_says_so(pool):
     else:
         env.state.used_first[0, 1:] = 0
         env.state.used_count[0] = 200
-    with pytest.raises(RedlineError, match="outgrown the room.*room=2"):
+    with pytest.raises(RedlineError, match=r"outgrown the room.*room=2"):
         for t in range(400):
             env.step(chosen(1, t))
 

@@ -119,7 +119,7 @@ def assert_same(env: Cage4VectorEnv, i: int, twin: Twin, obs: np.ndarray) -> Non
 
 def play_beside_twins(turbo: bool, num_envs: int, num_steps: int, restless: bool, **options) -> None:
     env = Cage4VectorEnv(num_envs, turbo=turbo, autoreset=False, **options)
-    obs, infos = env.reset(seed=70)
+    env.reset(seed=70)
     named = {"red": options.get("red_agent", "FiniteStateRedAgent"), "steps": options.get("steps", 500)}
     green = options.get("green_agent") != "SleepAgent"
     twins = [Twin(np.random.default_rng(70 + i), green=green, **named) for i in range(num_envs)]
@@ -132,7 +132,7 @@ def play_beside_twins(turbo: bool, num_envs: int, num_steps: int, restless: bool
             actions = np.where(random.random(actions.shape) < 0.8, np.array([17, 17, 33, 66, 49 + 32]), actions)
         messages = random.integers(0, 2, (num_envs, 5, 8))
         env.messages = messages
-        obs, rewards, _, _, infos = env.step(actions)
+        obs, rewards, *_ = env.step(actions)
         for i, twin in enumerate(twins):
             assert twin.step(actions[i].tolist(), messages[i]) == rewards[i]
             assert_same(env, i, twin, obs[i])
