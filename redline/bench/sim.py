@@ -9,6 +9,7 @@ import tempfile
 import time
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from redline.bench.measure import Throughput
@@ -47,8 +48,10 @@ class EnvStepper(Stepper):
         env.reset(seed=seed)
         self._env, self._masked = env, bool(env.mask.shape[1]) and not env.agents
         self._results = StepResults.zeros(env.num_envs)
-        shape = env.action_space.shape or ()
-        self._script = np.random.default_rng(seed).integers(0, env.num_actions, (SCRIPT, *shape))
+        space = env.single_action_space
+        counts = space.nvec if isinstance(space, gym.spaces.MultiDiscrete) else env.num_actions
+        shape = (SCRIPT, env.num_envs, *(space.shape or ()))
+        self._script = np.random.default_rng(actor_seed(seed)).integers(0, counts, shape)
         self._streams, self._draw = seed_streams(actor_seed(seed), env.num_envs), at_speed(draw_allowed, turbo)
 
     def _play(self, first: int, last: int, num_steps: int) -> None:

@@ -16,6 +16,7 @@ from redline.engines.ready import Ready
 from redline.engines.settings import Collecting
 from redline.engines.spec import Spec
 from redline.errors import RedlineError, unknown
+from redline.worlds.registry import world_of
 
 __all__ = [
     "AUTO",
@@ -86,6 +87,10 @@ def make_engine(
     kind = require_engine(name)
     if num_envs < 1:
         raise RedlineError(f"{num_envs} envs cannot be stepped. Try --num-envs 512.")
+    if agents := world_of(env).agents:
+        raise RedlineError(
+            f"{env} is played by a team of {len(agents)}, and engines step envs of one. Try another env."
+        )
     if collecting is not None and collecting.faults.step_deadline and not kind.has_workers:
         raise RedlineError(
             f"--step-deadline cannot be kept by engine {name}: an env that hangs in this process hangs all of it. "

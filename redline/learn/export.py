@@ -30,7 +30,7 @@ from redline.learn.heads.head import Head
 from redline.learn.heads.masking import MASKED
 from redline.learn.heads.squashed import Squashed
 from redline.learn.network.flat import append_free
-from redline.learn.network.recurrent import RecurrentNetwork
+from redline.learn.network.recurrent import RecurrentNetwork, Stack
 from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.normaliser import FARTHEST
 from redline.learn.policy import Policy
@@ -120,21 +120,30 @@ def stepped(network: RecurrentNetwork, numbers: Tensor, memory: Tensor) -> tuple
     """Outputs, state values and memories [n, memory size] after one step of a network that remembers."""
     if network.convs is not None:
         numbers = network.convs(numbers.reshape(-1, *network.sizes.picture)).flatten(1)
-    seen = network.trunk(numbers)
-    in_weight, weight, in_bias, bias = network.memory.all_weights[0]
-    if isinstance(network.memory, nn.LSTM):
-        hidden, cell = memory.split(network.width, dim=1)
-        both = (seen @ in_weight.T + in_bias + hidden @ weight.T + bias).split(network.width, dim=1)
+    size = network.stack.memory_size
+    features = critic_features = whole = advanced(network.stack, numbers, memory[:, :size])
+    if network.critic_stack is not None:
+        critic_features = advanced(network.critic_stack, numbers, memory[:, size:])
+        whole = torch.cat([features, critic_features], dim=1)
+    width = network.stack.width
+    values = network.critic(critic_features[:, :width]).squeeze(-1)
+    return append_free(network.actor(features[:, :width]), network.free), values, whole
+
+
+def advanced(stack: Stack, numbers: Tensor, memory: Tensor) -> Tensor:
+    """The memories [n, memory size] of a stack after one step; what it makes of the step comes first in them."""
+    seen, width = stack.trunk(numbers), stack.width
+    in_weight, weight, in_bias, bias = stack.memory.all_weights[0]
+    if isinstance(stack.memory, nn.LSTM):
+        hidden, cell = memory.split(width, dim=1)
+        both = (seen @ in_weight.T + in_bias + hidden @ weight.T + bias).split(width, dim=1)
         cell = both[1].sigmoid() * cell + both[0].sigmoid() * both[2].tanh()
-        features = both[3].sigmoid() * cell.tanh()
-        memory = torch.cat([features, cell], dim=1)
-    else:
-        coming = (seen @ in_weight.T + in_bias).split(network.width, dim=1)
-        kept = (memory @ weight.T + bias).split(network.width, dim=1)
-        reset, update = (coming[0] + kept[0]).sigmoid(), (coming[1] + kept[1]).sigmoid()
-        new = (coming[2] + reset * kept[2]).tanh()
-        features = memory = new + update * (memory - new)
-    return append_free(network.actor(features), network.free), network.critic(features).squeeze(-1), memory
+        return torch.cat([both[3].sigmoid() * cell.tanh(), cell], dim=1)
+    coming = (seen @ in_weight.T + in_bias).split(width, dim=1)
+    kept = (memory @ weight.T + bias).split(width, dim=1)
+    reset, update = (coming[0] + kept[0]).sigmoid(), (coming[1] + kept[1]).sigmoid()
+    new = (coming[2] + reset * kept[2]).tanh()
+    return new + update * (memory - new)
 
 
 # Observations, by the form that they have

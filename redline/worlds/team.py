@@ -23,9 +23,9 @@ class AgentSpaces(NamedTuple):
 class TeamEnv(BatchEnv):
     """Many episodes of a team, stepped together by one call.
 
-    Observations, actions and masks have an axis more, `[N, agents, …]`, and are padded to those of the largest agent;
-    `spaces(agent)` tells each agent's own. Actions may last several steps: `infos["acting"]` bool [N, agents] tells whose
-    next action will begin at once, while that of others is not heard. There is one reward for all.
+    Observations, actions and masks have an axis more, `[N, agents, …]`. Observations and masks are padded to those of the
+    largest agent; `spaces(agent)` tells each agent's own. Actions may last several steps: `infos["acting"]`, bool
+    [N, agents], tells whose next action will begin at once, while that of others is not heard. There is one reward for all.
     """
 
     def __init__(
@@ -39,9 +39,10 @@ class TeamEnv(BatchEnv):
         autoreset: bool = True,
     ) -> None:
         self.agents, self._spaces = agents, spaces
-        num_actions = max(int(each.action.n) for each in spaces)
+        self._counts = np.array([int(each.action.n) for each in spaces])
+        num_actions = int(self._counts.max())
         super().__init__(num_envs, num_actions, stored, encoded=encoded, masked=True, autoreset=autoreset)
-        self.single_action_space = gym.spaces.MultiDiscrete([num_actions] * len(agents))
+        self.single_action_space = gym.spaces.MultiDiscrete(self._counts)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.mask = np.zeros((num_envs, len(agents), num_actions), np.bool_)
         self.acting = np.zeros((num_envs, len(agents)), np.bool_)
@@ -60,8 +61,12 @@ class TeamEnv(BatchEnv):
                 f"Actions of shape {actions.shape} and type {actions.dtype} do not fit {shape[0]} envs of {shape[1]} "
                 "agents: pass one whole number for each agent of each env."
             )
-        if actions.min() < 0 or actions.max() >= self.num_actions:
-            raise RedlineError(f"Actions must be 0 to {self.num_actions - 1}; got {actions.min()} to {actions.max()}.")
+        wrong = (actions < 0) | (actions >= self._counts)
+        if wrong.any():
+            i, b = np.argwhere(wrong)[0]
+            raise RedlineError(
+                f"Actions of {self.agents[b]} must be 0 to {self._counts[b] - 1}; got {actions[i, b]} in env {i}."
+            )
         return actions.astype(np.int64, copy=False)
 
     def shown(self, stored: np.ndarray) -> np.ndarray:

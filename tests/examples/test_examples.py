@@ -47,8 +47,16 @@ def test_an_env_of_ones_own_is_trained_on_in_workers_and_comes_back_from_its_fol
     assert len(acts) == 3 and (tmp_path / "run" / "metrics.csv").exists()
 
 
+def test_a_loop_written_for_the_original_wrapper_plays_cage4(tmp_path):
+    lines = run("cage4_parallel.py", "--episodes", "2", "--steps", "8", tmp=tmp_path).splitlines()
+    assert [re.sub(r"-?\d+ in|with .*", "…", line) for line in lines] == [
+        f"Episode {episode}: score … 7 steps; blue_agent_0 ended …" for episode in range(2)
+    ]
+
+
 def test_every_example_is_run_by_a_test():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "cage4_parallel.py",
         "sb3_single.py",
         "sb3_batched.py",
         "elevator.py",

@@ -16,6 +16,6 @@ CAGE4 = World(
     reaches=reaches_nothing,
     score=Named(f"{_HERE}.protocol:SCORE"),
     verify=Named(f"{_HERE}.verify:VERIFY"),
-    original=Original("CybORG 4", lambda name, options, seconds: 20.0),
+    original=Original("the original", lambda name, options, seconds: 20.0),
 )
 WORLDS = (CAGE4,)

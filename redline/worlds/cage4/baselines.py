@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from redline.compiled.rng import actor_seed
 from redline.errors import unknown
 from redline.worlds.cage4.env import SLEEPS
 from redline.worlds.cage4.rules.observe import ZONE_NUMBERS
@@ -94,8 +95,8 @@ BASELINES = ("sleep", "random", "react", "repair")
 
 
 def make_baseline(name: str, seed: int) -> Team:
-    """The team of that name."""
+    """The team of that name, to act in envs that are seeded by `seed`."""
     if name not in BASELINES:
         raise unknown("policy", name, BASELINES)
     makers = {"random": random_team, "react": reacting_team, "repair": repairing_team}
-    return sleep if name == "sleep" else makers[name](seed)
+    return sleep if name == "sleep" else makers[name](actor_seed(seed))

@@ -26,7 +26,7 @@ from redline.worlds.cage4.rules.scenario import (
     EnterpriseOptions,
 )
 from redline.worlds.cage4.rules.state import new_state
-from redline.worlds.cage4.truth import TrueState, true_state
+from redline.worlds.cage4.truth import EnterpriseTruth, true_state
 from redline.worlds.results import StepResults
 from redline.worlds.team import AgentSpaces, TeamEnv, seeds_of
 
@@ -38,8 +38,8 @@ SLEEPS = tuple(int(np.flatnonzero(BLUE_TABLE[b, : NUM_ACTIONS[b], 0] == SLEEP)[0
 class Cage4VectorEnv(TeamEnv):
     """Many episodes of CAGE-4 stepped together by one compiled kernel, each in a network of its own.
 
-    `reset(seed=s)` begins in env `i` the episode that CybORG begins with `reset(seed=s + i)`; one more `reset()` goes on
-    as `CybORG(…, seed=s + i)` does with its first. An action on a host that is not there is Sleep, as it is originally.
+    `reset(seed=s)` begins in env `i` the episode that the original begins with `reset(seed=s + i)`; one more `reset()`
+    goes on as an original made with `seed=s + i` does with its first. An action on a host that is not there is Sleep.
     `messages`, if set, are sent in the next step: eight bits of each agent, [N, agents, 8].
     """
 
@@ -114,7 +114,7 @@ class Cage4VectorEnv(TeamEnv):
         """One record per env."""
         return {"records": self.state}
 
-    def true_state(self) -> TrueState:
+    def true_state(self) -> EnterpriseTruth:
         """What the rules know and Blue does not: a copy."""
         return true_state(self.state)
 

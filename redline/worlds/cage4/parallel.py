@@ -22,7 +22,7 @@ from redline.worlds.cage4.rules.scenario import (
     SLOTS,
     ZONES,
 )
-from redline.worlds.cage4.truth import TrueState
+from redline.worlds.cage4.truth import EnterpriseTruth
 
 try:
     from pettingzoo import ParallelEnv
@@ -107,7 +107,7 @@ class Cage4ParallelEnv(ParallelEnv[str, np.ndarray, int]):
         zones = BLUE_ZONES[BLUE_AGENTS.index(agent)]
         return sorted(host_name(zone, slot) for zone in zones for slot in (*range(SLOTS), ROUTER))
 
-    def true_state(self) -> TrueState:
+    def true_state(self) -> EnterpriseTruth:
         """What the rules know and Blue does not; arrays have a leading axis of one env."""
         return self.team.true_state()
 
@@ -123,7 +123,7 @@ class Cage4ParallelEnv(ParallelEnv[str, np.ndarray, int]):
             return self._labels[agent].index("Sleep")
         if not 0 <= int(action) < self._num_actions(b):
             raise RedlineError(f"Actions of {agent} are 0 to {self._num_actions(b) - 1}; got {action}.")
-        return int(action)
+        return int(action) if action < NUM_ACTIONS[b] else self._labels[agent].index("Sleep")
 
     def _label(self) -> None:
         masks = self.team.action_masks()[0]

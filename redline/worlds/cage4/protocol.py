@@ -25,7 +25,7 @@ PUBLISHED = -193.68
 
 
 @dataclass(frozen=True)
-class Protocol:
+class TeamProtocol:
     """How a team is scored."""
 
     episodes: int = 100
@@ -65,7 +65,7 @@ def score_team(name: str, team: Team, options: EnterpriseOptions, episodes: int,
     return TeamScore(name, score(official), score(returns))
 
 
-def run(subject: Subject, options: Protocol, say: Say) -> Answer:
+def run(subject: Subject, options: TeamProtocol, say: Say) -> Answer:
     """Score the player that is named, or all simple ones."""
     settings = EnterpriseOptions(**subject.env_options)
     names = BASELINES if subject.player is None else (subject.player,)
@@ -78,7 +78,7 @@ def run(subject: Subject, options: Protocol, say: Say) -> Answer:
     return Answer({**subject.about, "scores": rows, **first}, lines)
 
 
-SCORE = Command(Protocol, run)
+SCORE = Command(TeamProtocol, run)
 
 
 def _facts(found: TeamScore) -> dict[str, Any]:
@@ -104,6 +104,6 @@ def _text(found: Score) -> str:
 
 def _note(options: EnterpriseOptions) -> str:
     return (
-        f"Official: the sum of the first {options.steps - 2} rewards. Original: the same teams in CybORG, 16 to 18 "
+        f"Official: the sum of the first {options.steps - 2} rewards. Original: the same teams there, 16 to 18 "
         f"episodes, all rewards. For comparison: PPO on a graph network, as published, {PUBLISHED:g} (official)."
     )

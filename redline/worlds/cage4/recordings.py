@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from redline.worlds.cage4.rules.scenario import (
     EnterpriseOptions,
 )
 from redline.worlds.cage4.truth import GENERATOR, blocked, generators, noticed, session_table
-from redline.worlds.recordings import BEFORE, Difference, load_arrays
+from redline.worlds.recordings import BEFORE, Comparison, Difference, load_arrays
 
 Arrays = dict[str, np.ndarray]
 _OF_EPISODES = {"length": (), "gen_before": (6,)}
@@ -43,22 +43,8 @@ BATCH = 128
 """Episodes that are replayed side by side."""
 
 
-@dataclass
-class Comparison:
-    """The differences that a replay found."""
-
-    episodes: int
-    steps: int = 0
-    mismatches: int = 0
-    """Steps that differ from the recording in anything compared; beginnings that do count as one."""
-    by_array: dict[str, int] = field(default_factory=dict)
-    """Steps that differ, per array."""
-    first: Difference | None = None
-    """The earliest one of the first episode that has any."""
-
-
 @dataclass(frozen=True)
-class Recording:
+class TeamRecording:
     """Episodes of the original, one behind the other."""
 
     arrays: Arrays
@@ -76,7 +62,7 @@ class Recording:
         return json.loads(str(self.arrays[name][episode])) if name in self.arrays else None
 
     @classmethod
-    def load(cls, path: Path) -> Recording:
+    def load(cls, path: Path) -> TeamRecording:
         """Read a file, and refuse what is no recording."""
         arrays = load_arrays(path)
         _require(path, arrays)
@@ -113,7 +99,7 @@ def _require(path: Path, arrays: Arrays) -> None:
 
 
 def replay(
-    recording: Recording, given: dict[str, Any] | None = None, turbo: bool = True, most_episodes: int | None = None
+    recording: TeamRecording, given: dict[str, Any] | None = None, turbo: bool = True, most_episodes: int | None = None
 ) -> Comparison:
     """Play recorded episodes again, `BATCH` at a time; `given` options stand in place of those of the recording."""
     options = EnterpriseOptions(**{**recording.options, **(given or {})})
@@ -129,7 +115,7 @@ class _Replay:
     """Some episodes, side by side."""
 
     def __init__(
-        self, recording: Recording, episodes: np.ndarray, options: EnterpriseOptions, turbo: bool, found: Comparison
+        self, recording: TeamRecording, episodes: np.ndarray, options: EnterpriseOptions, turbo: bool, found: Comparison
     ) -> None:
         self.recording, self.arrays, self.episodes, self.found = recording, recording.arrays, episodes, found
         self.env = Cage4VectorEnv(len(episodes), options, turbo=turbo, autoreset=False)

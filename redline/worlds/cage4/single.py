@@ -12,7 +12,7 @@ from redline.errors import RedlineError
 from redline.worlds.batch import Infos
 from redline.worlds.cage4.env import SLEEPS, SPACES, Cage4VectorEnv
 from redline.worlds.cage4.rules.scenario import BLUE_AGENTS, NUM_ACTIONS
-from redline.worlds.cage4.truth import TrueState
+from redline.worlds.cage4.truth import EnterpriseTruth
 
 Player = Callable[[np.ndarray, np.ndarray], int]
 """Chooses for one agent: an action, from its observation and its mask."""
@@ -54,7 +54,7 @@ class Cage4Env(gym.Env[np.ndarray, np.integer]):
         """The actions that are allowed now, bool [actions]."""
         return self.team.action_masks()[0, self._at, : self._num_actions]
 
-    def true_state(self) -> TrueState:
+    def true_state(self) -> EnterpriseTruth:
         """What the rules know and Blue does not; arrays have a leading axis of one env."""
         return self.team.true_state()
 

@@ -26,7 +26,7 @@ class RedSession(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TrueState:
+class EnterpriseTruth:
     """What the rules know, for all envs: a copy, made only when asked for."""
 
     num_hosts: np.ndarray  # int32 [N]
@@ -43,7 +43,7 @@ class TrueState:
     clock: np.ndarray  # int32 [N]  steps since reset
 
 
-def true_state(state: np.recarray) -> TrueState:
+def true_state(state: np.recarray) -> EnterpriseTruth:
     """The truth of all envs."""
     there = np.arange(MOST_HOSTS) < state.num_hosts[:, None]
     sessions = [_sessions(state, i) for i in range(len(state))]
@@ -51,7 +51,7 @@ def true_state(state: np.recarray) -> TrueState:
     for i, held in enumerate(sessions):
         for session in held:
             access[i, session.host] = max(access[i, session.host], 1 + session.root)
-    return TrueState(
+    return EnterpriseTruth(
         num_hosts=state.num_hosts.copy(),
         host_zone=np.where(there, state.host_zone, np.int8(-1)),
         sessions=sessions,

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from redline.errors import RedlineError
-from redline.worlds.cage4.recordings import Recording, replay
+from redline.worlds.cage4.recordings import TeamRecording, replay
 from redline.worlds.naming import with_query
 from redline.worlds.recordings import answer_of
 from redline.worlds.world import Answer, Command, Say
 
 
 @dataclass(frozen=True)
-class Traces:
+class TeamTraces:
     """Recordings to replay, and how."""
 
     traces: tuple[str, ...] = ()
@@ -32,18 +32,18 @@ class Traces:
             raise RedlineError(f"--episodes {self.episodes} cannot be replayed. Try --episodes 1.")
 
 
-def run(name: str, options: Traces, say: Say) -> Answer:
+def run(name: str, options: TeamTraces, say: Say) -> Answer:
     """Replay recordings. Exit code 1 when anything differs."""
     if not options.traces:
         raise RedlineError("No recording was given. Try: redline verify cage4 --traces FILE.npz")
     return answer_of([_verify(Path(path), name, options) for path in options.traces])
 
 
-VERIFY = Command(Traces, run)
+VERIFY = Command(TeamTraces, run)
 
 
-def _verify(path: Path, name: str, options: Traces) -> dict[str, Any]:
-    recording, started = Recording.load(path), time.monotonic()
+def _verify(path: Path, name: str, options: TeamTraces) -> dict[str, Any]:
+    recording, started = TeamRecording.load(path), time.monotonic()
     found = replay(recording, with_query(name, {})[1], options.turbo, options.episodes)
     first = None if found.first is None else {**dataclasses.asdict(found.first), "text": str(found.first)}
     counts = {"episodes": found.episodes, "steps": found.steps, "mismatches": found.mismatches}

@@ -180,7 +180,7 @@ GREEN_AGENTS = ("EnterpriseGreenAgent", "SleepAgent")
 FINITE_STATE, DISCOVERY, RED_SLEEPS = range(3)
 
 
-class Settings(NamedTuple):
+class EnterpriseSettings(NamedTuple):
     """What the rules know of the options."""
 
     red_agent: int
@@ -215,10 +215,12 @@ class EnterpriseOptions:
         if not 1 <= self.room <= 16:
             raise RedlineError(f"--room {self.room} cannot be had. Try 1 to 16.")
 
-    def settings(self) -> Settings:
+    def settings(self) -> EnterpriseSettings:
         """What the rules need to know."""
         third, rest = divmod(self.steps, 3)
         first, second = third + (rest > 0), third + (rest > 1)
         green = self.green_agent == GREEN_AGENTS[0]
         highest_pid = (1 << (12 if self.room == 1 else 28)) - 1
-        return Settings(RED_AGENTS.index(self.red_agent), green, first, first + second, self.steps - 1, highest_pid)
+        return EnterpriseSettings(
+            RED_AGENTS.index(self.red_agent), green, first, first + second, self.steps - 1, highest_pid
+        )
