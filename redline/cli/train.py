@@ -43,6 +43,8 @@ class Folder:
     """Go on with this run (or from this checkpoint of one), with its own settings; takes no other training option."""
     eval_episodes: int | None = None
     """Episodes to score the result on at the end; 0 scores nothing. Default: as many as the env's world suggests."""
+    seeds: int | None = None
+    """Train so many runs that differ by their seed, side by side, and compare them: `redline sweep` with one choice."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -80,6 +82,10 @@ def run(arguments: list[str]) -> int:
             return stages.resume(command)
         folder = Folder(resume=resume.resume, eval_episodes=resume.eval_episodes)
         return _go(None, frozenset(), folder, command, resume.trust)
+    if any(each == "--seeds" or each.startswith("--seeds=") for each in arguments):
+        from redline.cli import sweep
+
+        return sweep.run(arguments)
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
     kind = combine("Train", **parts, plan=Plan, folder=Folder, saving=Saving, output=Output)
