@@ -5,6 +5,7 @@
       metrics.csv       one row per update
       checkpoints/      see `redline.learn.checkpoint`
       scores.json       how the policy does once it is trained
+      eval.json         what `redline eval` found, the last time it was asked
       breakdown.json    where the time went
       report.html       all of this as a page
       stages.json       with a preset: what each stage came to; stages/ holds a run folder for each
@@ -37,6 +38,7 @@ METRICS = "metrics.csv"
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
 SCORES = "scores.json"
+EVAL = "eval.json"
 SCHEDULE = "schedule.json"
 BREAKDOWN = "breakdown.json"
 REPORT = "report.html"

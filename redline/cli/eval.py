@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,10 @@ import tyro
 from redline.cli.worlds import first_word, parse_with, say_to, show
 from redline.errors import RedlineError
 from redline.learn.config import at_least
-from redline.runs import BEST, SEARCH_STATE
+from redline.runs import BEST, CONFIG, EVAL, SEARCH_STATE, Run
 from redline.worlds.naming import with_query
 from redline.worlds.registry import all_worlds, default_world, find_world, require_known, shipped_policies, world_of
-from redline.worlds.world import World
+from redline.worlds.world import Answer, World
 
 if TYPE_CHECKING:
     from redline.learn.evaluate import Subject
@@ -53,7 +54,16 @@ def run(arguments: list[str]) -> int:
     parts: dict[str, Any] = {"who": Eval, "how": scoring.options}
     command = parse_with("eval", ABOUT, parts, arguments, "score", world)
     subject = _subject(command.who, world)
-    return show(scoring.run(subject, command.how, say_to(command.output)), command.output)
+    answer = scoring.run(subject, command.how, say_to(command.output))
+    _keep(Path(command.who.target), answer)
+    return show(answer, command.output)
+
+
+def _keep(target: Path, answer: Answer) -> None:
+    """Leave what was found in the run folder, for its report; a folder that cannot be written to stays as it is."""
+    if (target / CONFIG).exists():
+        with contextlib.suppress(OSError):
+            Run.open(target).write_json(EVAL, answer.data)
 
 
 def _world_named(word: str, trust: bool = False) -> World | None:

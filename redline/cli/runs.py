@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from redline.report.groups import RunFacts
 
 
+RUNS = Path("runs")
+"""Where runs go if nothing is said; it may not be there yet."""
+
+
 @dataclass(frozen=True)
 class RunsOptions:
     """List the runs in a folder: env, settings that differ from the usual, steps, score, state."""
 
-    folder: tyro.conf.Positional[Path] = Path("runs")
+    folder: tyro.conf.Positional[Path] = RUNS
     """Where the runs are."""
     seed: int = 0
     """Accepted by every command; a list draws nothing at random."""
@@ -34,7 +38,7 @@ class RunsOptions:
 def run(arguments: list[str]) -> int:
     """Parse and list."""
     command = parse("runs", RunsOptions, arguments)
-    if not command.folder.is_dir():
+    if not command.folder.is_dir() and command.folder != RUNS:
         raise RedlineError(f"There is no folder {command.folder}. Pass one that holds runs, such as runs.")
     from redline.report.groups import find_runs
 

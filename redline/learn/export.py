@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, install
 from redline.files import make_folder, reason
 from redline.learn.agent import Agent
 from redline.learn.api import load
@@ -238,7 +238,7 @@ def _any_number(module: ExportedPolicy) -> dict[str, Any]:
 
 def missing(extra: str, what: str) -> RedlineError:
     """The error for a package that an extra would bring, with the two lines that do."""
-    return RedlineError(f"{what}. Try: pip install 'redline[{extra}]', or in a clone: pip install -e '.[{extra}]'")
+    return RedlineError(f"{what}. Try: {install(extra)}")
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, install
 from redline.files import guarded
 from redline.learn import checkpoint
 from redline.learn.config import Saving, config_to_json
@@ -195,5 +195,5 @@ def _events(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise RedlineError("--tensorboard needs TensorBoard. Try: pip install 'redline[tensorboard]'") from error
+        raise RedlineError(f"--tensorboard needs TensorBoard. Try: {install('tensorboard')}") from error
     return SummaryWriter(str(folder / TENSORBOARD))

@@ -16,7 +16,7 @@ from redline.report.draw import NOTHING, Drawing, fixed, short, write_picture
 from redline.report.page import DESK_WIDTH, Section, facts, figure_for, settings_table, table, write_page
 from redline.report.playing import episode_sections
 from redline.report.stages import stage_sections
-from redline.runs import BREAKDOWN, LEARNING_PNG, REPORT, SCORES, Run
+from redline.runs import BREAKDOWN, EVAL, LEARNING_PNG, REPORT, SCORES, Run
 from redline.timing.breakdown import Breakdown
 from redline.timing.rows import leaves, rows
 from redline.worlds.registry import world_of
@@ -168,12 +168,16 @@ def _has(metrics: Metrics, column: str) -> bool:
 
 
 def _score(run: Run) -> list[Section]:
-    """The mean return, where the run has been scored."""
-    found = _read(run, SCORES)
-    if found is None or "scores" not in found:
+    """The mean return at the end of training, and what `redline eval` found since."""
+    found = _read(run, SCORES) or {}
+    scores = [("at the end of training", each) for each in found.get("scores", [])]
+    later = _read(run, EVAL)
+    if later is not None and "mean" in later and "episodes" in later:
+        scores.append(("redline eval", later))
+    if not scores:
         return []
-    lines = [[fixed(each["mean"]), f"± {each['stderr']:.2f}", each["episodes"]] for each in found["scores"]]
-    return [Section("Score", table(["mean return", "standard error", "episodes"], lines))]
+    lines = [[what, fixed(each["mean"]), f"± {each['stderr']:.2f}", each["episodes"]] for what, each in scores]
+    return [Section("Score", table(["", "mean return", "standard error", "episodes"], lines))]
 
 
 def _time(run: Run) -> list[Section]:

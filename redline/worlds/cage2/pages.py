@@ -6,7 +6,7 @@ from typing import Any
 
 from redline.report.draw import NOTHING, fixed
 from redline.report.page import Section, note, table
-from redline.runs import SCORES, Run
+from redline.runs import EVAL, SCORES, Run
 from redline.worlds.cage2.protocol import PUBLISHED
 
 HEADERS = ("rules", "Red", "steps", "mean return", "standard error", "episodes")
@@ -15,9 +15,8 @@ COMPARE_WITH = "Published scores were measured under the rule set leaderboard; c
 
 def sections(run: Run) -> list[Section]:
     """How the trained defender does, where it has been scored, beside the published board."""
-    if not (run.path / SCORES).exists():
-        return []
-    scores = [score for score in run.read_json(SCORES).get("scores", []) if "rules" in score]
+    found = [run.read_json(file).get("scores", []) for file in (SCORES, EVAL) if (run.path / file).exists()]
+    scores = [score for each in found for score in each if "rules" in score]
     if not scores:
         return []
     board = [name for name in PUBLISHED if any(_published(name, score) is not None for score in scores)]
