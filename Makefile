@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS   ?= 2  # processes that run tests at the same time
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: train test again quick slow-list lint format bench soak clean help
+.PHONY: docs train test again quick slow-list lint format bench soak clean help
 .DEFAULT_GOAL := help
 
 train: $(VENV)/.installed ## train a CAGE-2 defender (two minutes), score it beside the published board, write its report
@@ -40,6 +40,10 @@ bench: $(VENV)/.installed-dev ## measure the simulator and the training beside i
 soak: $(VENV)/.installed-dev ## train for 10 minutes while something fails every few seconds, then count what is left
 	$(BIN)/python -m tests.soak
 
+docs: $(VENV)/.installed-docs ## build the manual as one searchable site in build/site
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "Read it: $(BIN)/python -m http.server --directory build/site"
+
 clean: ## remove the virtual environment, caches and build products; runs/ stays
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
@@ -59,5 +63,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing what the tests need ..."
-	$(PIP) install --constraint constraints.txt --editable '.[dev,peers,tensorboard,search,ray,plot,ortools]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,peers,tensorboard,search,ray,plot,ortools,docs]'
+	@touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(PIP) install --constraint constraints.txt --editable '.[docs]'
 	@touch $@

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from redline.learn.export import export
     from redline.learn.train import Update
     from redline.worlds.encoding import packed, plain, put
+    from redline.worlds.petri.makers import ClusterTool, JobShop
     from redline.worlds.recordings import Recorder
     from redline.worlds.registry import make_env
     from redline.worlds.rules import Rules, rules_world
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "ClusterTool",
+    "JobShop",
     "Recorder",
     "RedlineError",
     "Rules",
@@ -47,6 +50,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ClusterTool": "redline.worlds.petri.makers",
+    "JobShop": "redline.worlds.petri.makers",
     "Agent": "redline.learn.agent",
     "Recorder": "redline.worlds.recordings",
     "Rules": "redline.worlds.rules",

@@ -24,3 +24,8 @@ def unknown(what: str, given: str, known: Iterable[str]) -> RedlineError:
         hint = f" Did you mean {name!r}?"
     shown = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
     return RedlineError(f"There is no {what} {given!r}.{hint} Known: {shown}.")
+
+
+def install(extra: str) -> str:
+    """How to get what is missing: a command for those who installed us, and one for those who work in a clone."""
+    return f"pip install 'redline[{extra}]', or in a clone: pip install -e '.[{extra}]'"

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, install
 
 CONNECT_SECONDS = 5.0
 HTTP2_SETTINGS = b"\x04"  # the kind of frame with which both sides begin
@@ -27,7 +27,7 @@ def connect(num_cpus: int, address: str | None) -> tuple[Any, bool]:
     try:
         ray = importlib.import_module("ray")
     except ImportError as error:
-        raise RedlineError("Ray is not installed: pip install 'redline[ray]'.") from error
+        raise RedlineError(f"Ray is not installed: {install('ray')}.") from error
     if ray.is_initialized():
         return ray, False
     _init(ray, num_cpus, address)

@@ -36,6 +36,7 @@ PAGES = [
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 SMALL_TRAINING = {"--num-envs": "8", "--num-steps": "16", "--total-steps": "256", "--eval-episodes": "4"}
+SMALL_SWEEP = {"--num-envs": "8", "--num-steps": "16", "--total-steps": "128", "--eval-episodes": "2", "--seeds": "1"}
 SMALL_NET = {**SMALL_TRAINING, "--elite": "0", "--warm-start": "none"}
 SMALL_PROFILE = {"--num-envs": "4", "--num-steps": "8", "--batches": "1"}
 SMALL_SEARCH = {
@@ -49,6 +50,11 @@ SMALLER: dict[str, dict[str, str]] = {  # the longest beginning of a command cou
     "train": SMALL_TRAINING,
     "train --resume": {},
     "train petri:": SMALL_NET,
+    "play": {},
+    "train cage2 --total-steps 500000 --seeds": SMALL_SWEEP,
+    "sweep": SMALL_SWEEP,
+    "sweep cage2 --learning-rate 1e-4..1e-2": {**SMALL_SWEEP, "--random": "2"},
+    "sweep --resume": {},
     "eval runs/cage2": {"--episodes": "4"},
     "eval runs/nasim": {"--episodes": "4"},
     "eval runs/search": {"--episodes": "4"},
@@ -270,3 +276,12 @@ def test_every_target_that_the_docs_name_is_in_the_makefile():
         for body in (*blocks(page, "", "sh", "bash"), *re.findall(r"`(make [a-z-]+)`", page.read_text())):
             for target in re.findall(r"^make ([a-z-]+)", body, re.MULTILINE):
                 assert target in targets, f"{page.name}: make {target}"
+
+
+def test_the_manual_is_one_site_with_every_page_and_a_search(tmp_path):
+    pytest.importorskip("mkdocs", reason="needs the docs extra")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    for page in (ROOT / "docs").glob("*.md"):
+        assert (tmp_path / "site" / f"{page.stem}.html").exists(), page.name
+    assert "within noise" in (tmp_path / "site" / "search" / "search_index.json").read_text()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, install
 from redline.learn.config import TrainConfig
 from redline.learn.heads.masking import MASKED
 from redline.worlds.registry import make_env
@@ -129,7 +129,7 @@ def stable_baselines3(config: TrainConfig) -> Contestant:
         from stable_baselines3 import PPO
         from stable_baselines3.common.logger import Logger
     except ImportError as error:
-        raise RedlineError("Stable-Baselines3 is not installed. Try: pip install 'redline[peers]'") from error
+        raise RedlineError(f"Stable-Baselines3 is not installed. Try: {install('peers')}") from error
     from redline.sb3 import Sb3VecEnv
 
     ours = make_env(config.env, config.num_envs, **config.env_options)

@@ -21,7 +21,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from redline.engines.lockstep import Lockstep
 from redline.engines.spec import EnvDescription, Spaces, Spec
-from redline.errors import RedlineError
+from redline.errors import RedlineError, install
 from redline.processes import end_with_parent, sigint_blocked
 from redline.rollout import Acting, Rollout
 from redline.timing.stopwatch import Stopwatch
@@ -61,7 +61,7 @@ def _subproc(envs: list[OneEnv]) -> VectorEnv:
     try:
         from stable_baselines3.common.vec_env import SubprocVecEnv
     except ImportError as error:
-        raise RedlineError("Stable-Baselines3 is not installed. Try: pip install 'redline[peers]'") from error
+        raise RedlineError(f"Stable-Baselines3 is not installed. Try: {install('peers')}") from error
     return FromSb3(SubprocVecEnv(list(envs), start_method=FORK))
 
 

@@ -17,6 +17,7 @@ from redline.errors import RedlineError
 
 if TYPE_CHECKING:
     from redline.profiler.foreign import ScriptProfile
+    from redline.profiler.script_advice import ScriptAdvice
 
 LABELS = {
     "env_step": "env step",
@@ -36,6 +37,8 @@ class Script:
 
     trace: Path | None = None
     """Write all spans to this file; open it in ui.perfetto.dev."""
+    html: Path | None = None
+    """Write the profile as a web page."""
     output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
 
 
@@ -47,8 +50,9 @@ def run_script(options: list[str], arguments: list[str]) -> int:
     from redline.profiler.foreign import profile_script
     from redline.timing.trace import Trace, require_writable
 
-    if command.trace is not None:
-        require_writable(command.trace, "--trace")
+    for option, path in (("--trace", command.trace), ("--html", command.html)):
+        if path is not None:
+            require_writable(path, option)
     found = profile_script(Path(arguments[0]), arguments[1:])
     if found.traceback is not None:
         sys.stderr.write(found.traceback)
@@ -57,10 +61,18 @@ def run_script(options: list[str], arguments: list[str]) -> int:
         for start, duration, name in found.events:
             trace.add("main", LABELS.get(name, name), start, duration)
         trace.write(command.trace)
+    from redline.profiler.script_advice import advise_script  # now that the script has paid for its own imports
+    from redline.report.script_profile import write_script_profile
+
+    advice = advise_script(found)
+    if command.html is not None:
+        write_script_profile(command.html, arguments[0], found, advice, LABELS)
     if command.output.json:
-        print_json(_as_json(found, arguments))
+        print_json(_as_json(found, arguments, advice))
     else:
-        _print(found, arguments)
+        _print(found, arguments, advice)
+        if command.html is not None:
+            out.print(f"Written: {command.html}", soft_wrap=True)
     return int(found.exit_code)
 
 
@@ -70,7 +82,7 @@ def _rows(found: ScriptProfile) -> list[tuple[str, float, float, int]]:
     return [(name, seconds, seconds / breakdown.total_seconds, calls) for name, seconds, calls in known]
 
 
-def _as_json(found: ScriptProfile, arguments: list[str]) -> dict[str, Any]:
+def _as_json(found: ScriptProfile, arguments: list[str], advice: list[ScriptAdvice]) -> dict[str, Any]:
     rows = [
         {"name": name, "label": LABELS[name], "seconds": seconds, "share": share, "calls": calls}
         for name, seconds, share, calls in _rows(found)
@@ -83,11 +95,14 @@ def _as_json(found: ScriptProfile, arguments: list[str]) -> dict[str, Any]:
         "env_steps": found.env_steps,
         "episodes": found.episodes,
         "steps_per_second": found.steps_per_second,
+        "working_seconds": found.working_seconds,
+        "steps_per_second_without_imports": found.working_rate,
         "rows": rows,
+        "advice": [dataclasses.asdict(each) for each in advice],
     }
 
 
-def _print(found: ScriptProfile, arguments: list[str]) -> None:
+def _print(found: ScriptProfile, arguments: list[str], advice: list[ScriptAdvice]) -> None:
     from redline.timing.render import bar
 
     result = Table(title=f"Where the time of {arguments[0]} went", title_justify="left", box=None, pad_edge=False)
@@ -99,7 +114,13 @@ def _print(found: ScriptProfile, arguments: list[str]) -> None:
     out.print(result)
     if found.env_steps:
         ended = f", {found.episodes:,} episodes" if found.episodes is not None else ""
-        out.print(f"{found.env_steps:,} env steps{ended}, {found.steps_per_second:,.0f} steps/s over the whole run.")
+        out.print(
+            f"{found.env_steps:,} env steps{ended}, {found.working_rate:,.0f} steps/s, imports aside "
+            f"({found.steps_per_second:,.0f} over the whole run).",
+            soft_wrap=True,
+        )
+    for each in advice:
+        out.print(str(each), soft_wrap=True, markup=False)
     for name, every in found.sampled.items():
         out.print(f"The trace holds every {every}th {LABELS.get(name, name)} only: there were too many for all.")
     if any(found.background.seconds.values()):

@@ -59,6 +59,8 @@ class Folder:
     """Begin with (--from) or go on with (--resume) what a run names, though it was not made by you."""
     eval_episodes: int | None = None
     """Episodes to score the result on at the end; 0 scores nothing. Default: as many as the env's world suggests."""
+    seeds: int | None = None
+    """Train so many runs that differ by their seed, side by side, and compare them: `redline sweep` with one choice."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -98,6 +100,10 @@ def run(arguments: list[str]) -> int:
             return stages.resume(command)
         folder = Folder(resume=resume.resume, eval_episodes=resume.eval_episodes, trust=resume.trust)
         return _go(None, frozenset(), folder, command, resume.total_steps)
+    if any(each == "--seeds" or each.startswith("--seeds=") for each in arguments):
+        from redline.cli import sweep
+
+        return sweep.run(arguments)
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
     kind = combine("Train", **parts, plan=Plan, folder=Folder, saving=Saving, output=Output)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, install
 from redline.files import make_folder, reason
 from redline.learn.agent import Agent
 from redline.learn.api import load
@@ -234,7 +234,7 @@ def write_onnx(agent: Agent, path: Path) -> None:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise missing("onnx", f"{path} needs onnx and onnxscript") from error
+        raise RedlineError(f"{path} needs onnx and onnxscript. Try: {install('onnx')}") from error
     module = _module(agent)
     with _quietly():
         torch.onnx.export(
@@ -310,11 +310,6 @@ def _any_number(module: ExportedPolicy) -> dict[str, Any]:
     """Batches may be of any size."""
     count = torch.export.Dim("count")
     return {name: {0: count} for name in module.input_names}
-
-
-def missing(extra: str, what: str) -> RedlineError:
-    """The error for a package that an extra would bring, with the two lines that do."""
-    return RedlineError(f"{what}. Try: pip install 'redline[{extra}]', or in a clone: pip install -e '.[{extra}]'")
 
 
 @contextlib.contextmanager

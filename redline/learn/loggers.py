@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from redline.errors import RedlineError, unknown
+from redline.errors import RedlineError, install, unknown
 from redline.learn.train import Update
 from redline.runs import JSON_LINES, TENSORBOARD
 
@@ -208,10 +208,7 @@ def require_loggers(names: Sequence[str]) -> None:
             raise unknown("logger", name, LOGGERS)
         package = LOGGERS[name].package
         if package is not None and not _is_installed(package):
-            raise RedlineError(
-                f"--log {name} needs {package}. Try: pip install 'redline[{name}]', or in a clone: "
-                f"pip install -e '.[{name}]'"
-            )
+            raise RedlineError(f"--log {name} needs {package}. Try: {install(name)}")
 
 
 def _is_installed(package: str) -> bool:

@@ -98,6 +98,16 @@ class ScriptProfile:
         seconds = self.breakdown.total_seconds
         return self.env_steps / seconds if seconds else 0.0
 
+    @property
+    def working_seconds(self) -> float:
+        """Seconds of the run without its imports, which happen once however long it trains."""
+        return self.breakdown.total_seconds - self.breakdown.seconds.get((NAMES[IMPORTS],), 0.0)
+
+    @property
+    def working_rate(self) -> float:
+        """Env steps per second, imports aside."""
+        return self.env_steps / self.working_seconds if self.working_seconds > 0 else 0.0
+
 
 def profile_script(path: Path, arguments: Sequence[str] = (), clock: Clock = time.perf_counter_ns) -> ScriptProfile:
     """Run a script as `python path *arguments` would, in this process, and return where its time went.

@@ -168,11 +168,11 @@ def _has(metrics: Metrics, column: str) -> bool:
 
 
 def _score(run: Run) -> list[Section]:
-    """The mean return, where the run has been scored."""
-    found = _read(run, SCORES)
-    if found is None or "scores" not in found:
+    """The mean return that was found last: at the end of training, or by `redline eval` since."""
+    scores = (_read(run, SCORES) or {}).get("scores", [])
+    if not scores:
         return []
-    lines = [[fixed(each["mean"]), f"± {each['stderr']:.2f}", each["episodes"]] for each in found["scores"]]
+    lines = [[fixed(each["mean"]), f"± {each['stderr']:.2f}", each["episodes"]] for each in scores]
     return [Section("Score", table(["mean return", "standard error", "episodes"], lines))]
 
 

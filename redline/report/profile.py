@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from redline.learn.config import config_to_json
@@ -12,10 +13,10 @@ from redline.profiler.modes import ModeComparison
 from redline.profiler.record import Profile
 from redline.report.charts.mode_chart import mode_chart
 from redline.report.charts.row_looks import ORDER
-from redline.report.charts.time_bars import MOST_UNACCOUNTED, stack_chart, stack_of, time_table
+from redline.report.charts.time_bars import MOST_UNACCOUNTED, Stack, stack_chart, stack_of, time_table
 from redline.report.charts.timeline import last_batch, timeline, timeline_caption
-from redline.report.draw import NOTHING, duration, escape, percent, short
-from redline.report.page import Section, facts, figure, flat_settings, note, table, write_page
+from redline.report.draw import NOTHING, Drawing, duration, escape, percent, short
+from redline.report.page import Section, facts, figure, figure_for, flat_settings, note, table, write_page
 from redline.timing.breakdown import UNACCOUNTED
 from redline.timing.rows import leaves, rows
 from redline.timing.trace import Trace
@@ -130,10 +131,18 @@ def _time(comparison: ModeComparison) -> str:
             if profile.warm_up is not None
             else ""
         )
-        chart = stack_chart(stacks, title=f"{mode}seconds per batch" if mode else "Seconds per batch", unit="seconds")
-        body += figure(chart, f"{left_out}{apart}Point at a block to read its row and time.")
+        title = f"{mode}seconds per batch" if mode else "Seconds per batch"
+        body += figure_for(
+            partial(stack_figure, stacks, title, "seconds"),
+            f"{left_out}{apart}Point at a block to read its row and time.",
+        )
         body += time_table(profile.breakdown)
     return body
+
+
+def stack_figure(stacks: Sequence[Stack], title: str, unit: str, width: int) -> Drawing:
+    """Bars of a width."""
+    return stack_chart(stacks, title=title, unit=unit, width=width)
 
 
 def _timeline(trace: Trace, title: str) -> str:
@@ -146,7 +155,7 @@ def _comparison(comparison: ModeComparison) -> str:
     body = ""
     if others:
         stacks = [stack_of(p.mode, p.breakdown, scale=1e6 / p.steps) for p in comparison.profiles]
-        body += figure(stack_chart(stacks, title="Time per env step", unit="µs per env step"))
+        body += figure_for(partial(stack_figure, stacks, "Time per env step", "µs per env step"))
     for other in others:
         body += _row_figure(comparison, other)
     if others:
@@ -163,8 +172,11 @@ def _row_figure(comparison: ModeComparison, other: Profile) -> str:
     found = [row for row in comparison.against_first(other) if row.before.high or row.after.high]
     found.sort(key=lambda row: ORDER.index(row.name) if row.name in ORDER else len(ORDER))
     title = f"{other.mode} against {comparison.profiles[0].mode}: {comparison.total(other)}"
-    chart = mode_chart(found, comparison.profiles[0].mode, other.mode, title=title)
-    return figure(chart, "Right of 1 is faster. Grey: cannot be told from no change at all.")
+    first = comparison.profiles[0].mode
+    return figure_for(
+        lambda width: mode_chart(found, first, other.mode, title=title, width=width),
+        "Right of 1 is faster. Grey: cannot be told from no change at all.",
+    )
 
 
 def _advice(advice: Sequence[Advice], applied: ModeComparison | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, install
 
 try:
     from scipy.linalg import cholesky, solve_triangular
@@ -24,7 +24,7 @@ try:
     )
     from threadpoolctl import threadpool_limits  # scikit-learn needs it too
 except ImportError as error:
-    raise RedlineError("The workflow search needs scikit-learn. Try: pip install 'redline[search]'") from error
+    raise RedlineError(f"The workflow search needs scikit-learn. Try: {install('search')}") from error
 
 # Where the fit starts, and where it may go. Values are standardised first, so a variance of 1 is all of it.
 SCALE, SCALE_BOUNDS = 1.0, (0.1, 10.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import json
 import os
 import runpy
 import subprocess
@@ -19,6 +20,7 @@ import torch
 from redline.errors import RedlineError
 from redline.profiler import foreign
 from redline.profiler.foreign import NAMES, ScriptProfile, profile_script
+from redline.threads import cores
 
 SCRIPTS = Path(__file__).parent / "scripts"
 PARTS = """
@@ -552,3 +554,27 @@ def test_a_notebook_is_no_script(tmp_path):
     (tmp_path / "train.ipynb").write_text("{}")
     with pytest.raises(RedlineError, match=r"is not a Python file.* Try --script train\.py\."):
         profile_script(tmp_path / "train.ipynb", [])
+
+
+def test_a_script_gets_advice_a_page_and_a_rate_without_its_imports(tmp_path):
+    script = tmp_path / "slow_steps.py"
+    script.write_text(
+        "import time, gymnasium as gym\n"
+        "class Slow(gym.Wrapper):\n"
+        "    def step(self, action):\n"
+        "        time.sleep(0.002)\n"
+        "        return super().step(action)\n"
+        "env = Slow(gym.make('CartPole-v1'))\n"
+        "env.reset(seed=0)\n"
+        "for _ in range(8):\n"
+        "    env.step(0)\n"
+    )
+    page = tmp_path / "profile.html"
+    command = [sys.executable, "-m", "redline", "profile", "--json", "--html", str(page), "--script", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    imports = next(row["seconds"] for row in found["rows"] if row["name"] == "imports")
+    assert found["working_seconds"] == pytest.approx(found["total_seconds"] - imports)
+    assert found["steps_per_second_without_imports"] > found["steps_per_second"] and imports > 0
+    assert "redline.vector(…, 'shared')" in page.read_text()
+    assert cores() == 1 or found["advice"][0]["estimate"] > 1.05

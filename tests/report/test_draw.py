@@ -202,7 +202,7 @@ def test_only_a_png_needs_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.delitem(sys.modules, "redline.report.draw.png", raising=False)
     write_picture(rich_chart(), tmp_path / "chart.svg")
-    with pytest.raises(RedlineError, match=r"PNG files need Pillow: pip install 'redline\[plot\]'\."):
+    with pytest.raises(RedlineError, match=r"PNG files need Pillow: pip install 'redline\[plot\]', or in a clone"):
         write_picture(rich_chart(), tmp_path / "chart.png")
     assert not (tmp_path / "chart.png").exists()
 

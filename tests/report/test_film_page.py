@@ -88,3 +88,26 @@ def test_a_net_shows_its_chart_and_its_tokens_on_a_phone_too(browser, tmp_path):
         ]
         assert browser.run("document.documentElement.scrollWidth") == width
     assert browser.complaints == []
+
+
+def test_a_report_holds_two_episodes_and_keys_lead_the_one_that_was_touched(browser, tmp_path):
+    run = tmp_path / "run"
+    words = f"train cage2 --max-steps 12 --total-steps 768 --num-envs 16 --num-steps 12 --hidden 8 --run-dir {run} -q"
+    assert main([*words.split(), "--eval-episodes", "4"]) == 0
+    assert main(["eval", str(run), "--episodes", "2", "--lengths", "30", "-q"]) == 0
+    assert main(["report", str(run)]) == 0
+    for width in (1000, 390):
+        browser.open(run / "report.html", width)
+        assert browser.run("document.documentElement.scrollWidth") == width
+    places = "[...document.querySelectorAll('[data-part=slider]')].map(each => Number(each.value))"
+    browser.press("ArrowRight")
+    assert browser.run(places) == [1, 0]
+    browser.run("document.querySelectorAll('.film')[1].dispatchEvent(new Event('pointerdown'))")
+    browser.press("ArrowRight")
+    browser.press("ArrowRight")
+    assert browser.run(places) == [1, 2]
+    text = browser.run("document.body.innerText")
+    for words in ("What the policy does", "The worst episode", "KL", "explained", "Cardiff", "leaderboard"):
+        assert words in text, words
+    assert "no data yet" not in text and "`" not in text
+    assert browser.complaints == []

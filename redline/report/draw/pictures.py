@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, install
 from redline.files import reason, replace_file
 from redline.report.draw.shapes import Drawing
 from redline.report.draw.svg import to_svg
@@ -47,4 +47,4 @@ def _painter() -> Any:
     try:
         return importlib.import_module("redline.report.draw.png")
     except ImportError as error:
-        raise RedlineError("PNG files need Pillow: pip install 'redline[plot]'.") from error
+        raise RedlineError(f"PNG files need Pillow: {install('plot')}.") from error

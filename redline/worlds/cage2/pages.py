@@ -15,9 +15,8 @@ COMPARE_WITH = "Published scores were measured under the rule set leaderboard; c
 
 def sections(run: Run) -> list[Section]:
     """How the trained defender does, where it has been scored, beside the published board."""
-    if not (run.path / SCORES).exists():
-        return []
-    scores = [score for score in run.read_json(SCORES).get("scores", []) if "rules" in score]
+    found = run.read_json(SCORES).get("scores", []) if (run.path / SCORES).exists() else []
+    scores = [score for score in found if "rules" in score]
     if not scores:
         return []
     board = [name for name in PUBLISHED if any(_published(name, score) is not None for score in scores)]

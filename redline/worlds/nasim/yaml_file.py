@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, install
 from redline.worlds.nasim.rules.scenario import (
     ROOT,
     USER,
@@ -59,7 +59,7 @@ def _load(path: str) -> Any:
     try:
         import yaml
     except ImportError as error:
-        raise RedlineError("Scenario files need PyYAML: pip install 'redline[nasim]'.") from error
+        raise RedlineError(f"Scenario files need PyYAML: {install('nasim')}.") from error
     try:
         with open(path, encoding="utf-8") as file:
             return yaml.safe_load(file)

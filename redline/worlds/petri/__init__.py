@@ -16,6 +16,7 @@ PETRI = World(
     examples={"petri:cluster/J-0": "timed nets: cluster tools, job shops, PNML files; see redline envs petri"},
     steps=Named(f"{_HERE}.recipe:steps"),
     recipe=Named(f"{_HERE}.recipe:recipe"),
+    fit=Named(f"{_HERE}.recipe:fit"),
     summarise=Named(f"{_HERE}.scores:summarise"),
     progress=Named(f"{_HERE}.scores:progress"),
     demonstrate=Named(f"{_HERE}.warm_start:demonstrate"),

@@ -129,6 +129,8 @@ class Route:
     """Wafer types in the order they are released, over and over; types are numbered from 1."""
     type_intervals: tuple[tuple[int, ...], ...] = ()
     """Release intervals for each type by itself, instead of those for all."""
+    own_device: Device | None = None
+    """The device that the route's file describes, if it does."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class ClusterTool:
     """The options of a cluster tool."""
 
     route: str = "J-0"
-    """The route that wafers take; `redline envs petri` lists them."""
+    """The route that wafers take; `redline envs petri` lists them. Or a file: a whole tool, or a route on one of ours."""
     device: str = ""
     """single, cascade_core or cascade_full; the route's own by default."""
     wafers: int = 12
@@ -324,13 +326,21 @@ def find_route(name: str) -> Route:
 
 
 def load_route(path: Path) -> Route:
-    """A route from a file such as `{"types": [[{"at": ["PM7", "PM8"], "p": 70}]]}`, named after it."""
+    """A whole tool, or a route alone such as `{"types": [[{"at": ["PM7", "PM8"], "p": 70}]]}`, named after its file."""
+    from redline.worlds.petri.tool_file import read_alone, read_tool  # which make routes
+
     try:
-        return read_route(path.stem, json.loads(path.read_text()))
+        data = json.loads(path.read_text())
     except FileNotFoundError:
-        raise RedlineError(f"There is no route at {path}.") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RedlineError(f"{path} is not a route: {type(error).__name__} {error}.") from error
+        raise RedlineError(
+            f"There is no tool or route at {path}. Write one to start from: redline envs petri --template {path.name}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise RedlineError(f"{path} cannot be read as JSON: {error}.") from error
+    if isinstance(data, dict) and ("robots" in data or "places" in data):
+        route, device = read_tool(path.stem, data)
+        return replace(route, own_device=device)
+    return read_alone(path.stem, data)
 
 
 def read_device(name: str, data: Mapping[str, Any]) -> Device:
@@ -372,7 +382,9 @@ def read_stage(data: Mapping[str, Any]) -> Stage:
 def plan_tool(options: ClusterTool, route: Route | None = None, device: Device | None = None) -> ToolPlan:
     """Device and route of a cluster tool, checked against each other. Both can be one's own."""
     route = route or find_route(options.route)
-    device = device or find_device(options.device or route.device)
+    if route.own_device is not None and options.device:
+        raise RedlineError(f"{options.route} describes its own device. Leave out device={options.device}.")
+    device = device or route.own_device or find_device(options.device or route.device)
     plan = ToolPlan(device, route, options)
     types = tuple(_wrap(device, stages) for stages in route.types)
     for stages in types:

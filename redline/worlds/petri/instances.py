@@ -9,7 +9,7 @@ from typing import Any
 
 from redline.errors import RedlineError, unknown
 from redline.worlds.naming import split_query
-from redline.worlds.petri.bounds import tool_bound
+from redline.worlds.petri.bounds import shop_bound, tool_bound
 from redline.worlds.petri.cluster_tool import (
     ClusterTool,
     ToolPlan,
@@ -21,7 +21,7 @@ from redline.worlds.petri.cluster_tool import (
     references,
     route_names,
 )
-from redline.worlds.petri.job_shop import JobShop, build_shop, find_shop, shop_names
+from redline.worlds.petri.job_shop import JobShop, all_shop_names, build_shop, find_shop
 from redline.worlds.petri.numbers import whole_number
 from redline.worlds.petri.pnml import PnmlNet, build_pnml
 from redline.worlds.petri.rules.net import Net
@@ -43,7 +43,7 @@ class Family:
 
 FAMILIES = {
     "cluster": Family(ClusterTool, "route", route_names, "cluster tools: robots, chambers, residency limits"),
-    "jobshop": Family(JobShop, "instance", shop_names, "job shops: jobs, machines, operations"),
+    "jobshop": Family(JobShop, "instance", all_shop_names, "job shops: jobs, machines, operations"),
     "pnml": Family(PnmlNet, "path", list, "any place/transition net in PNML"),
 }
 
@@ -162,7 +162,7 @@ def known_optimum(options: Options) -> int | None:
     row = reference(options)
     if row is not None:
         return row["best"] if row["optimal"] else None
-    if isinstance(options, JobShop) and options.buffers == "free" and options.instance in shop_names():
+    if isinstance(options, JobShop) and options.buffers == "free" and options.instance in all_shop_names():
         return find_shop(options.instance).optimum
     return None
 
@@ -193,11 +193,12 @@ def list_petri() -> list[dict[str, Any]]:
             "name": f"{PREFIX}cluster/{name}", "about": " | ".join(stages), "lower_bound": tool_bound(plan),
             "optimum": known_optimum(plan.options), "devices": _devices_for(name),
         })  # fmt: skip
-    for name in shop_names():
+    for name in all_shop_names():
         shop = find_shop(name)
         rows.append({
             "name": f"{PREFIX}jobshop/{name}", "about": f"{len(shop.jobs)} jobs on {shop.machines} machines",
-            "lower_bound": build_shop(JobShop(name)).rules.lower_bound, "optimum": shop.optimum, "devices": [],
+            "lower_bound": shop_bound(shop.quickest(), shop.releases), "optimum": shop.optimum, "devices": [],
+            "best_known": shop.best,
         })  # fmt: skip
     return rows
 

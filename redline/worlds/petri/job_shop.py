@@ -24,6 +24,8 @@ SHOP_LAYOUTS = ("jobs", "places", "graph")
 BUFFERS = ("free", "blocking", "no_wait")
 HORIZON = 5
 """Default time limit, in lower bounds."""
+FLEXIBLE = ".fjs"
+"""The ending of files with a choice of machines."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Shop:
     releases: tuple[int, ...] = ()
     """When each job arrives; all at 0 if empty."""
     optimum: int | None = None
+    best: int | None = None
+    """The shortest makespan that is known, proven or not."""
 
     def __post_init__(self) -> None:
         """Refuse what is no job shop."""
@@ -66,7 +70,8 @@ class JobShop:
     """The options of a job shop."""
 
     instance: str = "ft06"
-    """Which one: ft06, ft10, ft20, la01 to la05, la16, ta01, or a file in standard or Taillard form."""
+    """Which one: ft06, ft10, ft20, la01 to la40, abz5 to abz9, orb01 to orb10, swv01 to swv20, ta01 to ta80, or a file:
+    in standard or Taillard form, or .fjs with a choice of machines."""
     actions: str = "jobs"
     """jobs (one action per job: its next operation) or operations (one per transition)."""
     buffers: str = "free"
@@ -92,24 +97,38 @@ class JobShop:
 
 
 @cache
-def _data() -> dict[str, Any]:
-    return json.loads(files("redline.worlds.petri").joinpath("data", "job_shops.json").read_text())
+def _data(file: str = "job_shops.json") -> dict[str, Any]:
+    return json.loads(files("redline.worlds.petri").joinpath("data", file).read_text())
+
+
+def _classic() -> dict[str, Any]:
+    return _data("classic_shops.json")
 
 
 def shop_names() -> list[str]:
-    """All job shops by name."""
+    """The job shops that we try everything on, by name."""
     return list(_data())
+
+
+def all_shop_names() -> list[str]:
+    """All job shops by name: ours, and the other classic ones."""
+    return [*_data(), *_classic()]
 
 
 def find_shop(name: str) -> Shop:
     """A job shop by name, or from a file."""
     if name in _data():
         data = _data()[name]
-        return Shop(name, _only_choices(data["jobs"]), optimum=data["optimum"])
+        return Shop(name, _only_choices(data["jobs"]), optimum=data["optimum"], best=data["optimum"])
+    if name in _classic():
+        data = _classic()[name]
+        numbers = [list(map(int, job.split())) for job in data["jobs"]]
+        jobs = [list(zip(job[::2], job[1::2], strict=True)) for job in numbers]
+        return Shop(name, _only_choices(jobs), optimum=data["optimum"], best=data["best"])
     path = Path(name)
     if path.suffix or path.exists():
         return load_shop(path)
-    raise unknown("job shop", name, shop_names())
+    raise unknown("job shop", name, all_shop_names())
 
 
 def _only_choices(jobs: Sequence[Sequence[Sequence[int]]]) -> tuple:
@@ -117,11 +136,12 @@ def _only_choices(jobs: Sequence[Sequence[Sequence[int]]]) -> tuple:
 
 
 def load_shop(path: Path) -> Shop:
-    """A job shop from a text file, in standard or Taillard form."""
+    """A job shop from a text file, in standard or Taillard form, or with a choice of machines (.fjs)."""
     try:
-        return parse_shop(path.stem, path.read_text())
+        text = path.read_text()
+        return parse_flexible(path.stem, text) if path.suffix == FLEXIBLE else parse_shop(path.stem, text)
     except FileNotFoundError:
-        raise RedlineError(f"There is no job shop at {path}. Known by name: {', '.join(shop_names())}.") from None
+        raise RedlineError(f"There is no job shop at {path}. Known by name: {', '.join(shop_names())} …") from None
     except (OSError, UnicodeDecodeError) as error:
         raise RedlineError(f"{path} cannot be read: {error}") from error
 
@@ -150,6 +170,52 @@ def parse_shop(name: str, text: str) -> Shop:
     if any(not 0 <= machine < num_machines for job in jobs for machine, _ in job):
         raise RedlineError(f"{name!r} uses a machine that is not one of its {num_machines}.")
     return Shop(name, _only_choices(jobs))
+
+
+def parse_flexible(name: str, text: str) -> Shop:
+    """A job shop with a choice of machines: "jobs machines", then a line per job with its number of operations, and for
+    each of them the number of machines to choose from and machine-duration pairs, machines from 1.
+    """
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    rows = [[whole_number(word.removesuffix(".0")) for word in line.split()] for line in lines]
+    if not rows or len(rows[0]) < 2 or not rows[0][0] or not rows[0][1]:
+        raise RedlineError(
+            f"{name!r} is no job shop: its first line must give the numbers of jobs and machines, as in 2 3."
+        )
+    num_jobs, num_machines = int(rows[0][0]), int(rows[0][1])
+    if len(rows) - 1 != num_jobs:
+        raise RedlineError(f"{name!r} announces {num_jobs} jobs but has {len(rows) - 1} lines for them.")
+    jobs = tuple(_flexible_job(name, k, row, num_machines) for k, row in enumerate(rows[1:], start=1))
+    return Shop(name, jobs)
+
+
+def _flexible_job(
+    name: str, line: int, row: Sequence[int | None], num_machines: int
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """The operations of a job, from the numbers of its line."""
+    numbers = iter(row)
+
+    def take(what: str, least: int, most: int) -> int:
+        number = next(numbers, None)
+        if number is None or not least <= number <= most:
+            raise RedlineError(
+                f"{name!r}, job {line}: {what} is {'missing' if number is None else number}; it must be {least} to {most}. "
+                "Try 1 2 1 5 2 7: one operation, two machines to choose from, 5 on machine 1 or 7 on machine 2."
+            )
+        return number
+
+    most = 10**9
+    operations = []
+    for k in range(1, 1 + take("the number of operations", 1, 10_000)):
+        choices = take(f"the number of machines for operation {k}", 1, num_machines)
+        pairs = [
+            (take(f"a machine of operation {k}", 1, num_machines) - 1, take(f"a duration of operation {k}", 0, most))
+            for _ in range(choices)
+        ]
+        operations.append(tuple(pairs))
+    if next(numbers, None) is not None:
+        raise RedlineError(f"{name!r}, job {line}: there are numbers behind its {len(operations)} operations.")
+    return tuple(operations)
 
 
 # The net

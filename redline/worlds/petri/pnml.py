@@ -35,7 +35,7 @@ class PnmlNet:
     default_duration: int = 0
     """Duration of transitions that no one gives one."""
     goal: str = ""
-    """Tokens wanted, e.g. `Unit:3,Press:1`; without a goal every reward is 0."""
+    """Tokens wanted, e.g. `Unit:3,Press:1`; a net without one can be looked at, but not trained on."""
     horizon: int = 0
     """Time limit; 0 is none."""
     max_steps: int = STEPS

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from redline.errors import RedlineError
 from redline.learn.config import PPOConfig, TrainConfig
+from redline.worlds.petri.instances import parse_petri
+from redline.worlds.world import Say
 
 NETS = PPOConfig(
     learning_rate=1e-3, minibatches=8, gamma=1.0, entropy=0.02, anneal_entropy=True, reward_scale=1.0,
@@ -27,6 +30,19 @@ def recipe(name: str) -> TrainConfig:
 def steps(name: str) -> int:
     """Env steps to train for."""
     return 8_000_000 if _is(name, "jobshop") else 6_000_000
+
+
+def fit(config: TrainConfig, chosen: frozenset[str], say: Say) -> TrainConfig:
+    """The config as it is. A net without a goal is refused: every reward would be 0."""
+    net = parse_petri(config.env, **config.env_options).net
+    if not net.goal:
+        ends = [place.name for place in net.places if not any(place.name in dict(t.inputs) for t in net.transitions)]
+        wanted = (ends or [net.places[-1].name])[0]
+        raise RedlineError(
+            f"{config.env} has no goal, so every reward would be 0. Say which tokens are wanted where, such as "
+            f"'{config.env}?goal={wanted}:1'; its places are {', '.join(place.name for place in net.places[:12])}."
+        )
+    return config
 
 
 def _is(name: str, family: str) -> bool:

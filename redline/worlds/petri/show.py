@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
@@ -12,11 +13,17 @@ from rich.table import Table
 from redline.compiled.announce import announce_compilation
 from redline.errors import RedlineError
 from redline.worlds.options import describe_options
+from redline.worlds.petri.cluster_tool import route_names
 from redline.worlds.petri.instances import FAMILIES, PREFIX, list_petri, parse_petri
+from redline.worlds.petri.job_shop import shop_names
 from redline.worlds.petri.rules.net import Net
 from redline.worlds.petri.rules.reachability import expand, explore, require_no_time
 from redline.worlds.petri.rules.tables import tabulate
+from redline.worlds.petri.tool_file import write_template
 from redline.worlds.world import Answer, Command, Say
+
+SHOWN = len(route_names()) + len(shop_names())
+"""Nets that are listed one by one."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,8 @@ class NetFacts:
 
     states: bool = False
     """Count all markings that a net without time can reach: redline envs petri:FILE.pnml --states"""
+    template: Path | None = None
+    """Write a cluster tool to start from into this .json file, with a word about every field."""
     most: int | None = None
     """Give up counting after so many markings; by default after as many as fit into 4 GB."""
 
@@ -36,6 +45,11 @@ class NetFacts:
 
 def run(name: str, options: NetFacts, say: Say) -> Answer:
     """All nets that have a name, or the size of one."""
+    if options.template is not None:
+        write_template(options.template)
+        path = escape(str(options.template))
+        lines = [f"Written: {path}", f"Next:    redline train 'petri:cluster/{path}?wafers=4'"]
+        return Answer({"template": str(options.template)}, lines)
     if name.startswith(PREFIX):
         return _one_net(name, options)
     if options.states:
@@ -52,10 +66,14 @@ def _all_nets() -> Answer:
     table = Table(title="Nets by name (lower bounds and proven optima of 12 wafers on the first device)")
     for column in ("name", "what it is", "bound", "optimum", "devices"):
         table.add_column(column, justify="right" if column in ("bound", "optimum") else "left", overflow="fold")
-    for net in nets:
+    for net in nets[:SHOWN]:
         optimum = "" if net["optimum"] is None else str(net["optimum"])
         table.add_row(net["name"], net["about"], str(net["lower_bound"]), optimum, ", ".join(net["devices"]))
-    lines: list[RenderableType] = [table]
+    families = "la01 to la40, abz5 to abz9, orb01 to orb10, swv01 to swv20, ta01 to ta80"
+    lines: list[RenderableType] = [
+        table,
+        f"And {len(nets) - SHOWN} more classic job shops: {families} (--json lists all).",
+    ]
     for name, family in FAMILIES.items():
         lines.append(f"\n[bold]{name}[/bold]  {family.about}")
         lines += [escape(_option_line(option)) for option in options[name]]

@@ -215,7 +215,7 @@ def test_without_ortools_one_line_says_how_to_get_it():
     script = "import sys; sys.modules['ortools'] = None; from redline.cli import main; sys.exit(main(sys.argv[1:]))"
     done = run_python("-c", script, "solve", "petri:jobshop/ft06")
     assert done.returncode == 2
-    assert done.stderr.strip().endswith("pip install 'redline[ortools]'")
+    assert done.stderr.strip().endswith("pip install 'redline[ortools]', or in a clone: pip install -e '.[ortools]'")
 
 
 def test_ctrl_c_keeps_the_best_schedule_so_far(tmp_path):

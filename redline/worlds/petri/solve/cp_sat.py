@@ -11,13 +11,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, install
 from redline.worlds.petri.rules.net import Net
 
 try:
     from ortools.sat.python import cp_model
 except ImportError as error:
-    raise RedlineError("An exact solve needs OR-tools. Try: pip install 'redline[ortools]'") from error
+    raise RedlineError(f"An exact solve needs OR-tools. Try: {install('ortools')}") from error
 
 Times = TypeVar("Times")
 """When everything of a schedule begins, in the form that suits the kind of net."""

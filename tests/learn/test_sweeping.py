@@ -1,0 +1,102 @@
+"""Sweeps: what is tried, who goes on, and that a run stopped on the way goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from redline.cli import main
+from redline.cli.sweep import SWEEP, split_axes
+from redline.learn.config import TrainConfig, config_to_json
+from redline.learn.sweeping import Job, Span, draw, grid, is_done, rungs, seeds_from, survivors, train_until
+from redline.runs import METRICS, SCORES
+
+TINY = TrainConfig("cage2", {"max_steps": 8}, total_steps=512, num_envs=16, num_steps=8, hidden=(8,), threads=1)
+
+
+def test_every_combination_is_tried_once():
+    assert grid({"a": [1, 2], "b": ["x", "y"]}) == [
+        {"a": 1, "b": "x"}, {"a": 1, "b": "y"}, {"a": 2, "b": "x"}, {"a": 2, "b": "y"},
+    ]  # fmt: skip
+    assert grid({}) == [{}]
+
+
+def test_choices_are_drawn_alike_with_equal_seeds_and_stay_within_their_span():
+    axes = {"rate": Span(1e-4, 1e-2, whole=False), "epochs": Span(2, 4, whole=True), "clip": [0.1, 0.2]}
+    drawn = draw(axes, 50, seed=3)
+    assert drawn == draw(axes, 50, seed=3) != draw(axes, 50, seed=4)
+    assert all(1e-4 <= each["rate"] <= 1e-2 and each["epochs"] in (2, 3, 4) for each in drawn)
+
+
+def test_halving_ends_with_two_at_least_and_few_choices_are_all_trained():
+    assert rungs(3, halving=True) == rungs(16, halving=False) == [1.0]
+    assert rungs(8, halving=True) == [0.25, 0.5, 1.0]
+    assert [survivors(8), survivors(4), survivors(3), survivors(2)] == [4, 2, 2, 2]
+
+
+def test_numbers_with_commas_and_words_with_semicolons_are_several_values():
+    words = [
+        "cage2",
+        "--learning-rate",
+        "1e-3,3e-3",
+        "--hidden=64,64;32,32",
+        "--red-agent",
+        "A,B",
+        "--seeds",
+        "5",
+        "--no-anneal",
+    ]
+    axes, rest = split_axes(words)
+    assert axes == {"learning_rate": "1e-3,3e-3", "hidden": "64,64;32,32"}
+    assert rest == ["cage2", "--red-agent", "A,B", "--seeds", "5", "--no-anneal"]
+
+
+def test_a_run_stopped_on_the_way_equals_one_that_was_not(tmp_path):
+    def job(name: str, until: int) -> Job:
+        return Job(str(tmp_path / name), config_to_json(TINY), until, score_episodes=4)
+
+    train_until(job("whole", 512))
+    train_until(job("parts", 256))
+    assert not (tmp_path / "parts" / SCORES).exists() and not is_done(job("parts", 512))
+    train_until(job("parts", 512))
+    assert is_done(job("parts", 512))
+    whole, parts = ((tmp_path / name / METRICS).read_text().splitlines() for name in ("whole", "parts"))
+    timed = whole[0].split(",").index("seconds")
+    assert [line.split(",")[:timed] for line in whole] == [line.split(",")[:timed] for line in parts]
+    assert (tmp_path / "whole" / SCORES).read_text() == (tmp_path / "parts" / SCORES).read_text()
+
+
+def test_seeds_are_apart():
+    assert seeds_from(7, 3) == [7, 1016, 2025]
+
+
+def test_a_sweep_ends_in_a_comparison_and_can_be_resumed(tmp_path, capsys):
+    folder = tmp_path / "sweep"
+    words = f"sweep cage2 --max-steps 8 --total-steps 256 --num-envs 16 --num-steps 8 --hidden 8 --folder {folder}"
+    assert main([*words.split(), "--learning-rate", "1e-3,1e-2", "--seeds", "1", "--eval-episodes", "4", "-q"]) == 0
+    assert "learning_rate 0.01" in capsys.readouterr().out
+    assert (folder / SWEEP).exists() and (folder / "compare.html").exists()
+    (folder / "p01-s0" / SCORES).unlink()
+    assert main(["sweep", "--resume", str(folder), "-q"]) == 0
+    assert (folder / "p01-s0" / SCORES).exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("cage2 --learning-rat 1,2", "no option --learning-rat"),
+        ("cage2 --clip 0.1..0.3", "Add --random 8"),
+        ("cage2 --total-episodes 10", "--total-steps instead"),
+        ("--resume nowhere", "holds no sweep"),
+    ],
+)
+def test_what_cannot_be_swept_is_said_in_one_line(words, why, capsys):
+    assert main(["sweep", *words.split()]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_config_with_a_seed_is_otherwise_the_same():
+    from redline.learn.sweeping import with_seed
+
+    assert dataclasses.replace(with_seed(TINY, 5), seed=TINY.seed) == TINY
