@@ -262,9 +262,7 @@ class PPO:
         with watch.span("gradient"):
             return self._gradient_by_hand(self._way, self._cut[1], watch)
 
-    def _gradient_by_autograd(
-        self, pieces: list[Minibatch[np.ndarray]], table: Table, watch: Stopwatch
-    ) -> Loss[float]:
+    def _gradient_by_autograd(self, pieces: list[Minibatch[np.ndarray]], table: Table, watch: Stopwatch) -> Loss[float]:
         losses = []
         self.policy.weights.grad.zero_()  # type: ignore[union-attr]
         for piece in pieces:

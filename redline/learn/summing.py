@@ -35,7 +35,7 @@ class Summed(NamedTuple):
 
 
 def sum_up(
-    rollout: Rollout, scale: np.float32, gamma: np.float32, lam: np.float32, normalise: bool, head: Head
+    rollout: Rollout, scaled: np.ndarray, gamma: np.float32, lam: np.float32, normalise: bool, head: Head
 ) -> Summed:
     """All steps of a rollout without holes as one batch; `scaled` [T, N] are its rewards in the unit that is learned in."""
     rewards, values, next_values, terminated, truncated, rows, actions, log_probs = (
