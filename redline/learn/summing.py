@@ -58,13 +58,12 @@ def sum_up(
         rows, actions, advantages, values, np.float32(shift), head.num_choices, *places, firsts, pair_rows, pairs
     )
     # in order of their observations, and these as they first appeared, whatever the numbers of their rows
-    order = np.argsort(pair_rows[:num_pairs], kind="stable")
+    order, starts = _in_order(pair_rows[:num_pairs])
     firsts, pair_rows, pairs = firsts[order], pair_rows[order], pairs[order]
-    starts = np.searchsorted(pair_rows, np.arange(pair_rows[-1] + 1))
-    visits, gained = np.add.reduceat(pairs[:, 0], starts), np.add.reduceat(pairs[:, 3], starts)
+    visits, gained = np.add.reduceat(pairs[:, 0], starts[:-1]), np.add.reduceat(pairs[:, 3], starts[:-1])
     means = gained / visits
     batch = Minibatch(
-        rows=rows.reshape(-1)[firsts[starts]].astype(np.int64),
+        rows=rows.reshape(-1)[firsts[starts[:-1]]].astype(np.int64),
         visits=visits.astype(np.float32),
         mean_returns=means.astype(np.float32),
         spread=float(sums[3] - (gained * means).sum()),
@@ -135,3 +134,18 @@ def _pairs(
             pairs[pair, 2] += min(advantage, 0.0)
             pairs[pair, 3] += np.float64(advantages[i, t] + values[i, t])
     return num_pairs
+
+
+@kernel
+def _in_order(pair_rows):
+    """Pairs in the order of their rows, equal ones as they come, and where each row begins among them."""
+    starts = np.zeros(pair_rows.max() + 2, np.int64)
+    for row in pair_rows:
+        starts[row + 1] += 1
+    for row in range(1, len(starts)):
+        starts[row] += starts[row - 1]
+    places, order = starts.copy(), np.empty(len(pair_rows), np.int64)
+    for pair in range(len(pair_rows)):
+        order[places[pair_rows[pair]]] = pair
+        places[pair_rows[pair]] += 1
+    return order, starts
