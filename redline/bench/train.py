@@ -22,6 +22,8 @@ from redline.timing.breakdown import Breakdown, merge
 
 FIRST_UPDATES = 10
 SETTLING_UPDATES = 200
+LOCKSTEP = "deduplicated, in lockstep"
+"""The same run going on without envs that play on by themselves."""
 
 
 @dataclass
@@ -48,10 +50,12 @@ def bench_train(config: TrainConfig, turns: int, peers: bool, say: Callable[[str
     first = [_first_updates(dataclasses.replace(config, seed=config.seed + k), FIRST_UPDATES) for k in range(turns)]
     say(f"settling a policy over {SETTLING_UPDATES} updates")
     trainer, settled = _settle(config)
+    together = _in_lockstep(trainer)
     plain = Trainer(dataclasses.replace(config, dedup=False))
-    laps: dict[str, list[Breakdown]] = {"deduplicated": [], "plain": []}
+    laps: dict[str, list[Breakdown]] = {"deduplicated": [], LOCKSTEP: [], "plain": []}
     contestants: dict[str, Contestant] = {
         "deduplicated": lambda: _update(trainer, laps["deduplicated"], 20),
+        LOCKSTEP: lambda: _update(together, laps[LOCKSTEP], 10),
         "plain": lambda: _update(plain, laps["plain"], 1),
         f"matrix products alone, {threads} thread{'s' * (threads > 1)}": products(config, plain, threads),
         "matrix products alone, 1 thread": products(config, plain, 1),
@@ -87,6 +91,14 @@ def _settle(config: TrainConfig) -> tuple[Trainer, dict[str, float]]:
     for _ in range(SETTLING_UPDATES):
         metrics = trainer.update().metrics
     return trainer, metrics
+
+
+def _in_lockstep(trainer: Trainer) -> Trainer:
+    """A run that goes on from where another is, with all envs stepping together."""
+    collecting = dataclasses.replace(trainer.config.collecting, play_on=False)
+    other = Trainer(dataclasses.replace(trainer.config, collecting=collecting))
+    other.restore(*trainer.snapshot())
+    return other
 
 
 def _update(trainer: Trainer, laps: list[Breakdown], count: int) -> int:

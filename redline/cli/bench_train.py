@@ -62,10 +62,13 @@ def run(arguments: list[str]) -> int:
 
 
 def _train_json(result: TrainResult, machine: dict[str, Any]) -> dict[str, Any]:
+    from redline.bench.train import LOCKSTEP
+
     return {
         "steps_per_second": result.settled.median,
         "first_updates_steps_per_second": result.first_updates.median,
         "plain_steps_per_second": result.rates["plain"].median,
+        "lockstep_steps_per_second": result.rates[LOCKSTEP].median,
         "plain_times_best_peer": _times_best_peer(result),
         "peak_memory_mb": result.memory_mb,
         "distinct_observations": result.distinct,

@@ -7,6 +7,7 @@ policy's answer to an observation does not depend on what else it is asked.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeGuard
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Fused(Lockstep):
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
-        if not (isinstance(policy, Answering) and policy.looks_up):
+        if not (_answers(policy) and policy.looks_up):
             return super().collect(policy, num_steps, watch)
         envs, tally = self.envs, self._tally
         acting, recording, playing = watch.span("policy"), watch.span("record"), watch.span("play")
@@ -99,6 +100,17 @@ class Fused(Lockstep):
         super().close()
         if self._pool is not None:
             self._pool.shutdown()
+
+
+_kinds: dict[type, bool] = {}
+
+
+def _answers(policy: Acting) -> TypeGuard[Answering]:
+    """Whether it is of a kind whose answers can be looked up. Told once for each: asking takes as long as many steps."""
+    kind = type(policy)
+    if kind not in _kinds:
+        _kinds[kind] = isinstance(policy, Answering)
+    return _kinds[kind]
 
 
 class _Part:

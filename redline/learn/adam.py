@@ -38,10 +38,11 @@ class Adam:
         gradient = self._weights.grad
         assert gradient is not None
         if gradient.device.type == "cpu":
-            self._steps += 1
+            steps = self._steps.numpy()
+            steps += 1
             descend(
                 self._weights.numpy(), gradient.numpy(), self._means.numpy(), self._squares.numpy(),
-                int(self._steps), self.learning_rate, self._eps,
+                int(steps), self.learning_rate, self._eps,
             )  # fmt: skip
             return
         adam(

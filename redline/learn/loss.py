@@ -50,11 +50,12 @@ def ppo_loss(distribution: Distribution, values: Tensor, batch: Minibatch[Tensor
 
 
 class TimedLoss(NamedTuple):
-    """A loss whose gradient was written, and the nanoseconds of the two halves of that."""
+    """A loss whose gradient was written, and the nanoseconds of the two halves of that, or of both in one call."""
 
     loss: Loss[float]
     loss_ns: int
     backward_ns: int
+    both_ns: int = 0
 
 
 def write_gradient(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,19 +18,19 @@ from redline.learn.batch import Gatherer, Minibatch, Steps, parts, plain_batch, 
 from redline.learn.config import PPOConfig
 from redline.learn.finite import require_finite, require_finite_array
 from redline.learn.gae import gae, normalised, vtrace
+from redline.learn.gradient import ByHand, Piece, Table, by_hand_way
 from redline.learn.imitation import Demonstrations
-from redline.learn.loss import Loss, TimedLoss, ppo_loss, total, write_gradient
+from redline.learn.loss import Loss, ppo_loss, total
 from redline.learn.policy import Policy
 from redline.learn.reuse import as_seen_today
 from redline.learn.scale import Scale
 from redline.learn.sequences import SequenceBatch, Sequences
+from redline.learn.summing import sum_up
 from redline.rollout import Rollout
 from redline.timing.stopwatch import Stopwatch
 
 PART_SIZE = 2048
-"""Observations that go through the network at once while learning: few enough that what it computes stays in the cache."""
-
-
+"""Observations that go through autograd at once: few enough that what it computes stays in the cache."""
 LEAST_RATE, MOST_RATE, ADAPTION = 1e-5, 1e-2, 1.5
 """Bounds of a learning rate that adapts itself, and the factor it changes by."""
 
@@ -54,10 +55,12 @@ class PPO:
         self.policy, self.config, self.dedup = policy, config, dedup
         can_be = policy.device.type == "cpu" and policy.network.by_hand
         self.by_hand = can_be if by_hand is None else by_hand
+        self._way = by_hand_way(policy) if self.by_hand else None
+        self._cut: tuple[object, list[Piece]] | None = None
         self.optimizer = Adam(policy.weights, config.learning_rate, eps=1e-5)
         self._rng = np.random.default_rng(seed)
         self.scale = Scale()
-        self._entropy = config.entropy
+        self._settings = config  # with what is annealed at its present value
         self._schedule = schedule
         self._rate = config.learning_rate  # as it was adapted
         self._threads = threads
@@ -76,16 +79,14 @@ class PPO:
         `progress` in [0, 1] anneals what is to be annealed.
         """
         config = self.config
-        left = 1 - progress
-        self._entropy = config.entropy * (left if config.anneal_entropy else 1)
         self.optimizer.learning_rate = self._learning_rate(progress)
-        with watch.span("gae"):
-            rollouts, steps = self._steps(rollout, earlier)
+        self._settings = replace(config, entropy=config.entropy * (1 - progress)) if config.anneal_entropy else config
+        lesson = self._summed_up(rollout, earlier, watch) or self._shuffled(rollout, earlier, watch)
         with watch.span("batch"):
-            table = self._table(rollouts)
+            table = self._table(lesson.rollouts)
         losses: list[Loss[float]] = []
         imitation = float("nan")
-        for batch in self._all_batches(rollout, steps, len(table.inputs), watch):
+        for batch in lesson.batches:
             loss = self._gradient(batch, table, watch)
             require_finite("The loss", loss, rollout, config)
             losses.append(loss)
@@ -101,10 +102,10 @@ class PPO:
                 require_finite("The gradient", [length], rollout, config)
                 self.optimizer.step()
         with watch.span("metrics"):
-            metrics = self._metrics(losses, rollouts[0], steps)
+            metrics = self._metrics(losses, lesson)
             self.policy.see(rollout)
             if config.normalise_returns:
-                self._rescale(steps.returns[: rollouts[0].num_steps], (rollout, *earlier))
+                self._rescale(lesson.returns(), (rollout, *earlier))
             return metrics if models is None else {**metrics, "imitation": imitation}
 
     def _rescale(self, returns: np.ndarray, rollouts: Sequence[Rollout]) -> None:
@@ -117,6 +118,34 @@ class PPO:
             rollout.values *= np.float32(change)
             rollout.next_values *= np.float32(change)
         self.policy.network.scale_values(change)
+
+    def _summed_up(self, rollout: Rollout, earlier: Sequence[Rollout], watch: Stopwatch) -> _Lesson | None:
+        """All steps as one batch for every epoch, where observations repeat and nothing asks for another order."""
+        config, head = self.config, self.policy.head
+        repeats = self.dedup and len(rollout.observations) < rollout.rows.size and head.num_choices is not None
+        if not repeats or earlier or config.minibatches > 1 or rollout.held is not None or rollout.memories is not None:
+            return None
+        with watch.span("gae"):
+            gamma, lam = np.float32(config.gamma), np.float32(config.gae_lambda)
+            summed = sum_up(rollout, self._scaled(rollout.rewards), gamma, lam, config.normalise, head)
+            self._require_finite_returns(summed.extremes, rollout)
+        variances = summed.spread.return_variance, summed.spread.advantage_variance
+        batches = itertools.repeat(summed.batch, config.epochs)
+        return _Lesson([rollout], batches, *variances, lambda: (summed.advantages + rollout.values.T).reshape(-1))
+
+    def _shuffled(self, rollout: Rollout, earlier: Sequence[Rollout], watch: Stopwatch) -> _Lesson:
+        """The steps of all rollouts, in minibatches."""
+        with watch.span("gae"):
+            rollouts, steps = self._steps(rollout, earlier)
+            fresh = steps.returns[: rollout.num_steps]
+            missed = fresh - rollout.flat(rollout.values)
+        num_rows = sum(len(each.observations) for each in rollouts)
+        batches = self._all_batches(rollout, steps, num_rows, watch)
+        return _Lesson(rollouts, batches, float(np.var(fresh)), float(np.var(missed)), lambda: fresh)
+
+    def _require_finite_returns(self, returns: np.ndarray, rollout: Rollout) -> None:
+        with np.errstate(over="ignore"):
+            require_finite_array("A squared return", np.square(returns), rollout, self.config)
 
     def _steps(self, rollout: Rollout, earlier: Sequence[Rollout]) -> tuple[list[Rollout], Steps]:
         """The steps of all rollouts, flat, with their advantages and returns."""
@@ -142,8 +171,7 @@ class PPO:
         steps = Steps(
             *(np.concatenate(arrays) if len(arrays) > 1 else arrays[0] for arrays in zip(*parts, strict=True))
         )
-        with np.errstate(over="ignore"):
-            require_finite_array("A squared return", np.square(steps.returns), rollout, config)
+        self._require_finite_returns(steps.returns, rollout)
         importance = np.concatenate(all_weights) if earlier else None
         if config.normalise:
             steps = steps._replace(advantages=normalised(steps.advantages, importance))
@@ -158,11 +186,11 @@ class PPO:
                 return self.scale.scaled(rewards, self.config.reward_scale)
             return np.asarray(rewards * np.float32(self.config.reward_scale))
 
-    def _table(self, rollouts: list[Rollout]) -> _Table:
+    def _table(self, rollouts: list[Rollout]) -> Table:
         """All observations the steps point to, ready for the network."""
-        inputs = torch.cat([self.policy.inputs(each.observations) for each in rollouts])
+        inputs = [self.policy.inputs(each.observations) for each in rollouts]
         masks = [torch.from_numpy(each.masks) for each in rollouts if each.masks is not None]
-        return _Table(inputs, torch.cat(masks).to(self.policy.device) if masks else None)
+        return Table(_joined(inputs), _joined(masks).to(self.policy.device) if masks else None)
 
     def _learning_rate(self, progress: float) -> float:
         """The step size at a point of the run."""
@@ -222,19 +250,19 @@ class PPO:
                     batch = gather(steps, chosen)
                 yield batch
 
-    def _gradient(self, batch: Minibatch[np.ndarray] | SequenceBatch, table: _Table, watch: Stopwatch) -> Loss[float]:
+    def _gradient(self, batch: Minibatch[np.ndarray] | SequenceBatch, table: Table, watch: Stopwatch) -> Loss[float]:
         """Leaves the batch's gradient in the weights' `grad` and returns its loss."""
         if isinstance(batch, SequenceBatch):
             return self._gradient_of_sequences(batch, table, watch)
-        pieces = list(parts(batch, PART_SIZE))
-        if self.by_hand:
-            with watch.span("gradient"):
-                return self._gradient_by_hand(pieces, table, watch)
-        return self._gradient_by_autograd(pieces, table, watch)
+        if self._way is None:
+            return self._gradient_by_autograd(list(parts(batch, PART_SIZE)), table, watch)
+        if self._cut is None or self._cut[0] is not batch:  # the same in every epoch, if there are no minibatches
+            with watch.span("batch"):
+                self._cut = batch, self._way.pieces(batch, table)
+        with watch.span("gradient"):
+            return self._gradient_by_hand(self._way, self._cut[1], watch)
 
-    def _gradient_by_autograd(
-        self, pieces: list[Minibatch[np.ndarray]], table: _Table, watch: Stopwatch
-    ) -> Loss[float]:
+    def _gradient_by_autograd(self, pieces: list[Minibatch[np.ndarray]], table: Table, watch: Stopwatch) -> Loss[float]:
         losses = []
         self.policy.weights.grad.zero_()  # type: ignore[union-attr]
         for piece in pieces:
@@ -242,14 +270,14 @@ class PPO:
                 tensors = to_tensors(piece, self.policy.device)
                 masks = None if table.masks is None else table.masks[tensors.rows]
                 distribution, values = self.policy(table.inputs[tensors.rows], masks)
-                loss = ppo_loss(distribution, values, tensors, self._now())
-                whole = total(loss, self._now())
+                loss = ppo_loss(distribution, values, tensors, self._settings)
+                whole = total(loss, self._settings)
             with watch.span("backward"):
                 whole.backward()
             losses.append(Loss(*(float(each.detach()) for each in loss)))
         return _sum(losses)
 
-    def _gradient_of_sequences(self, batch: SequenceBatch, table: _Table, watch: Stopwatch) -> Loss[float]:
+    def _gradient_of_sequences(self, batch: SequenceBatch, table: Table, watch: Stopwatch) -> Loss[float]:
         self.policy.weights.grad.zero_()  # type: ignore[union-attr]
         device = self.policy.device
         with watch.span("loss"):
@@ -257,50 +285,38 @@ class PPO:
             masks = None if table.masks is None else table.masks[rows.reshape(-1)]
             memories = torch.from_numpy(batch.memories).to(device)
             distribution, values = self.policy.replay(table.inputs[rows], masks, memories, batch.begins)
-            loss = ppo_loss(distribution, values, tensors, self._now())
-            whole = total(loss, self._now())
+            loss = ppo_loss(distribution, values, tensors, self._settings)
+            whole = total(loss, self._settings)
         with watch.span("backward"):
             whole.backward()
         return Loss(*(float(each.detach()) for each in loss))
 
-    def _gradient_by_hand(self, pieces: list[Minibatch[np.ndarray]], table: _Table, watch: Stopwatch) -> Loss[float]:
+    def _gradient_by_hand(self, way: ByHand, pieces: list[Piece], watch: Stopwatch) -> Loss[float]:
         """Each piece gets a gradient of its own and these are added in order, so that threads change nothing but the time.
 
         The watch is told how long the threads were at the loss and at its gradient, on average.
         """
-        head, sizes, config = self.policy.head, self.policy.network.sizes, self._now()
-        layers = self.policy.layers()
-        grads = torch.empty(len(pieces), self.policy.weights.numel())
-
-        def work(k: int) -> TimedLoss:
-            rows = torch.from_numpy(pieces[k].rows)
-            masks = None if table.masks is None else table.masks[rows]
-            return write_gradient(
-                head, sizes, layers, sizes.layers(grads[k]), table.inputs[rows], masks, pieces[k], config
-            )
-
+        weights, config = self.policy.weights, self._settings
+        assert weights.grad is not None
+        grads = [weights.grad] if len(pieces) == 1 else list(torch.empty(len(pieces), weights.numel()))
         spread = self._pool.map if self._pool is not None and len(pieces) > 1 else map
-        found = list(spread(work, range(len(pieces))))
-        torch.sum(grads, dim=0, out=self.policy.weights.grad)
+        found = list(spread(lambda piece, grad: way.write(piece, weights, grad, config), pieces, grads))
+        if len(pieces) > 1:
+            torch.sum(torch.stack(grads), dim=0, out=weights.grad)
         at_work = 1 if spread is map else min(self._threads, len(pieces))
-        watch.credit("loss", sum(each.loss_ns for each in found) / at_work)
-        watch.credit("backward", sum(each.backward_ns for each in found) / at_work)
+        spent = zip(*(each[1:] for each in found), strict=True)
+        for name, nanoseconds in zip(("loss", "backward", "both"), spent, strict=True):
+            if any(nanoseconds):
+                watch.credit(name, sum(nanoseconds) / at_work)
         return _sum([each.loss for each in found])
 
-    def _now(self) -> PPOConfig:
-        """The config with what is annealed at its present value."""
-        return replace(self.config, entropy=self._entropy)
-
-    def _metrics(self, losses: list[Loss[float]], rollout: Rollout, steps: Steps) -> dict[str, float]:
-        fresh = steps.returns[: rollout.num_steps]
-        variance = float(np.var(fresh))
-        unexplained = float(np.var(fresh - rollout.flat(rollout.values)))
+    def _metrics(self, losses: list[Loss[float]], lesson: _Lesson) -> dict[str, float]:
         last = losses[-1]
         return {
             "learning_rate": self.optimizer.learning_rate,
-            "distinct": float(len(rollout.observations)),
-            "explained_variance": 1 - unexplained / variance if variance else float("nan"),
-            "loss": total(last, self._now()),
+            "distinct": float(len(lesson.rollouts[0].observations)),
+            "explained_variance": 1 - lesson.unexplained / lesson.variance if lesson.variance else float("nan"),
+            "loss": total(last, self._settings),
             "policy_loss": last.policy,
             "value_loss": last.value,
             "entropy": last.entropy,
@@ -327,11 +343,18 @@ class PPO:
         self._rng.bit_generator.state = order_state
 
 
-class _Table(NamedTuple):
-    """The observations of an update, as the network takes them."""
+class _Lesson(NamedTuple):
+    """What an update learns from."""
 
-    inputs: Tensor
-    masks: Tensor | None
+    rollouts: list[Rollout]
+    batches: Iterable[Minibatch[np.ndarray] | SequenceBatch]  # those of all epochs
+    variance: float  # of the returns of the newest rollout
+    unexplained: float  # of what the state values missed of them
+    returns: Callable[[], np.ndarray]  # they themselves, in any order
+
+
+def _joined(tensors: list[Tensor]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
 
 
 def _sum(losses: Sequence[Loss[float]]) -> Loss[float]:

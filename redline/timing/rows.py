@@ -50,6 +50,7 @@ PARTS = (
             ("learn", "metrics"), ("learn", "imitate"), ("learn", "elite"),
         ),
         (
+            Part("loss and backward", (("learn", "gradient", "both"),)),
             Part("loss", (("learn", "loss"), ("learn", "gradient", "loss"))),
             Part("backward", (("learn", "backward"), ("learn", "gradient", "backward"))),
             Part("optimizer step", (("learn", "optimizer"),)),

@@ -11,6 +11,7 @@ import torch
 from redline.learn import ppo as ppo_module
 from redline.learn.batch import Gatherer, Minibatch, Steps, parts, plain_batch
 from redline.learn.config import PPOConfig
+from redline.learn.gradient import InOneCall
 from redline.learn.heads.categorical import Categorical
 from redline.learn.policy import Policy
 from redline.learn.ppo import PPO
@@ -38,6 +39,12 @@ def make_policy(hidden: tuple[int, ...] = (16, 9), shared: bool = False) -> Poli
     with torch.no_grad():
         policy.network.actor.weight.mul_(50)  # a fresh policy has no opinion, and almost no gradient to compare
     return policy
+
+
+def cut_into_parts(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Have batches cut into parts of that size, whoever works out their gradients."""
+    monkeypatch.setattr(ppo_module, "PART_SIZE", size)
+    monkeypatch.setattr(InOneCall, "PIECE", size)
 
 
 def random_rollout(policy: Policy, masked: bool = False, moved: float = 0.0, seed: int = 0) -> Rollout:
@@ -171,7 +178,7 @@ def test_the_gradient_follows_every_setting(change, by_hand):
 @both_batches
 @pytest.mark.parametrize("part_size", [1, 7, 39])
 def test_parts_of_any_size_add_up_to_the_whole(part_size, dedup, by_hand, monkeypatch):
-    monkeypatch.setattr(ppo_module, "PART_SIZE", part_size)
+    cut_into_parts(monkeypatch, part_size)
     policy = make_policy()
     rollout = random_rollout(policy, masked=True, moved=0.5)
     (found,) = gradients(PPO(policy, STILL, dedup=dedup, by_hand=by_hand), rollout)
@@ -180,7 +187,7 @@ def test_parts_of_any_size_add_up_to_the_whole(part_size, dedup, by_hand, monkey
 
 @pytest.mark.parametrize("minibatches", [1, 4])
 def test_the_number_of_threads_changes_no_bit(minibatches, monkeypatch):
-    monkeypatch.setattr(ppo_module, "PART_SIZE", 6)
+    cut_into_parts(monkeypatch, 6)
     config = PPOConfig(minibatches=minibatches)
     rollout = random_rollout(make_policy(), moved=0.1)
     alone = updated_weights(rollout, config, threads=1)
@@ -195,7 +202,7 @@ def test_all_ways_to_the_gradient_lead_to_nearly_the_same_weights(monkeypatch):
     moved = np.abs(after - before).max()
     for options in ({"dedup": False}, {"by_hand": False}, {"dedup": False, "by_hand": False}):
         np.testing.assert_allclose(updated_weights(rollout, config, **options), after, atol=0.01 * moved)
-    monkeypatch.setattr(ppo_module, "PART_SIZE", 5)
+    cut_into_parts(monkeypatch, 5)
     np.testing.assert_allclose(updated_weights(rollout, config), after, atol=0.01 * moved)
 
 
@@ -223,7 +230,7 @@ def test_metrics_are_those_of_the_textbook(moved, dedup, by_hand):
 def test_metrics_do_not_depend_on_parts(part_size, by_hand, monkeypatch):
     rollout = random_rollout(make_policy(), moved=0.5)
     whole = metrics(rollout, by_hand=by_hand)
-    monkeypatch.setattr(ppo_module, "PART_SIZE", part_size)
+    cut_into_parts(monkeypatch, part_size)
     assert metrics(rollout, by_hand=by_hand) == pytest.approx(whole, rel=1e-5, abs=1e-6)
 
 
@@ -344,8 +351,7 @@ def test_time_is_spent_in_named_spans():
         ("gae",),
         ("batch",),
         ("gradient",),
-        ("gradient", "loss"),
-        ("gradient", "backward"),
+        ("gradient", "both"),
         ("optimizer",),
         ("metrics",),
     }
@@ -540,4 +546,4 @@ def test_metrics_of_a_fresh_rollout_do_not_count_old_ones():
     alone = learner.update(fresh, Stopwatch())
     together = learner.update(fresh, Stopwatch(), earlier=(old,))
     for name in ("distinct", "explained_variance"):
-        assert together[name] == alone[name]
+        assert together[name] == pytest.approx(alone[name], rel=1e-3)

@@ -88,7 +88,7 @@ def test_another_seed_gives_another_run():
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    monkeypatch.setattr("redline.learn.ppo.PART_SIZE", 20)  # so that threads have something to share
+    monkeypatch.setattr("redline.learn.gradient.InOneCall.PIECE", 20)  # so that threads have something to share
     assert_same_run(*run(tiny(threads=2)), expected=run(tiny(threads=1)))
 
 

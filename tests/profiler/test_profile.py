@@ -48,9 +48,12 @@ def test_at_most_two_per_cent_are_unaccounted_on_every_engine(engine, env):
     found = {row.name: row for row in rows(breakdown)}
     assert found["unaccounted"].share < 0.02
     assert found["the loop itself"].share < 0.1
-    assert found["env step"].seconds > 0
     assert found["policy forward"].seconds > 0
-    assert found["action sampling"].seconds > 0
+    if (env, engine) == ("cage2", "vector"):  # which steps, draws and records by itself
+        assert found["playing on"].seconds > 0
+    else:
+        assert found["env step"].seconds > 0
+        assert found["action sampling"].seconds > 0
     assert sum(row.share for row in found.values() if row.depth == 0) == pytest.approx(1.0)
     assert profile.warm_up is not None
     assert len(profile.batches) == 3

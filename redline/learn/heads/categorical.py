@@ -11,7 +11,7 @@ from redline.compiled.lookup import GUIDES, choose, write_guide
 from redline.compiled.rng import GOLDEN, unit
 from redline.compiled.speed import kernel
 from redline.learn.heads.head import DrawTable, PolicySums
-from redline.learn.heads.masking import MASKED, rule_out
+from redline.learn.heads.masking import MASKED, mask, rule_out
 from redline.learn.loops import clipped_objective, exp, loop
 
 if TYPE_CHECKING:
@@ -100,12 +100,10 @@ class Categorical:
         clip: np.float32, entropy: np.float32, gradient: np.ndarray,
     ) -> PolicySums:  # fmt: skip
         """Write the gradient at the logits."""
-        rule_out(outputs, masks)
-        log_sums, entropies = np.empty(len(outputs), np.float32), np.empty(len(outputs), np.float32)
-        _soften(outputs, gradient, log_sums, entropies)
-        pair_grads, sums = np.empty(len(batch.pair_rows), np.float32), np.zeros(4)
-        _gradient(outputs, gradient, log_sums, entropies, batch, clip, entropy, pair_grads, sums)
-        return PolicySums(*sums.tolist())
+        sums = np.zeros(5)
+        allowed = np.empty((0, 0), np.bool_) if masks is None else masks
+        write_gradient(outputs, allowed, batch, clip, entropy, gradient, sums)
+        return PolicySums(*sums[:4].tolist())
 
 
 class CategoricalDistribution:
@@ -208,3 +206,15 @@ def _gradient(logits, probs, log_sums, entropies, batch, clip, entropy_weight, p
         sums[1] += batch.visits[i] * entropies[i]
     for p in range(len(batch.pair_rows)):
         probs[batch.pair_rows[p], batch.pair_actions[p]] += pair_grads[p]
+
+
+@loop
+def write_gradient(logits, masks, batch, clip, entropy_weight, gradient, sums):
+    """Write the gradient at the logits, of actions that `masks` [n, actions] allow, or of all where it has no rows."""
+    if len(masks):
+        mask(logits, masks)
+    count = logits.shape[0]
+    log_sums, entropies = np.empty(count, np.float32), np.empty(count, np.float32)
+    _soften(logits, gradient, log_sums, entropies)
+    pair_grads = np.empty(len(batch.pair_rows), np.float32)
+    _gradient(logits, gradient, log_sums, entropies, batch, clip, entropy_weight, pair_grads, sums)

@@ -14,11 +14,12 @@ _MASKED = np.float32(MASKED)
 def rule_out(logits: np.ndarray, masks: np.ndarray | None) -> None:
     """Write over the logits of actions that are not allowed."""
     if masks is not None:
-        _mask(logits, masks)
+        mask(logits, masks)
 
 
 @loop
-def _mask(logits, masks):
+def mask(logits, masks):
+    """Write over the logits of actions that `masks` do not allow."""
     for i in range(logits.shape[0]):
         for a in range(logits.shape[1]):
             logits[i, a] = logits[i, a] if masks[i, a] else _MASKED

@@ -78,3 +78,27 @@ def judge(features, weight, bias, values):
         for j in range(features.shape[1]):
             total += features[i, j] * weight[0, j]
         values[i] = total + bias[0]
+
+
+@chained
+def add_transposed_product(out, left, right):
+    """Add `left` [K, M] transposed times `right` [K, N] to `out` [M, N]."""
+    num_rows, num_columns, depth = out.shape[0], out.shape[1], left.shape[0]
+    even_rows, whole_depth = num_rows - num_rows % 2, depth - depth % 4
+    for k in range(0, whole_depth, 4):
+        for i in range(0, even_rows, 2):
+            a0, a1, a2, a3 = left[k, i], left[k + 1, i], left[k + 2, i], left[k + 3, i]
+            b0, b1, b2, b3 = left[k, i + 1], left[k + 1, i + 1], left[k + 2, i + 1], left[k + 3, i + 1]
+            for j in range(num_columns):
+                x0, x1, x2, x3 = right[k, j], right[k + 1, j], right[k + 2, j], right[k + 3, j]
+                out[i, j] = a3 * x3 + (a2 * x2 + (a1 * x1 + (a0 * x0 + out[i, j])))
+                out[i + 1, j] = b3 * x3 + (b2 * x2 + (b1 * x1 + (b0 * x0 + out[i + 1, j])))
+        for i in range(even_rows, num_rows):
+            a0, a1, a2, a3 = left[k, i], left[k + 1, i], left[k + 2, i], left[k + 3, i]
+            for j in range(num_columns):
+                x0, x1, x2, x3 = right[k, j], right[k + 1, j], right[k + 2, j], right[k + 3, j]
+                out[i, j] = a3 * x3 + (a2 * x2 + (a1 * x1 + (a0 * x0 + out[i, j])))
+    for k in range(whole_depth, depth):
+        for i in range(num_rows):
+            for j in range(num_columns):
+                out[i, j] = left[k, i] * right[k, j] + out[i, j]

@@ -35,6 +35,7 @@ LOOKS = {
     "the loop itself": Look("orange", 0.5),
     "GAE": Look("pink", 0.5),
     "Buffer operations": Look("gold", 0.5),
+    "loss and backward": Look("green"),
     "loss": Look("green"),
     "backward": Look("violet"),
     "optimizer step": Look("green", 0.5),

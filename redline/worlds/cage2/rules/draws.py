@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.compiled.rng import uniform
-from redline.compiled.speed import rule
+from redline.compiled.speed import kernel
 from redline.worlds.cage2.rules.scenario import FOOTHOLD, GREEN_TARGETS
 
 TOP_CHANCE = 0.75  # Red takes its favourite exploit
@@ -11,7 +11,7 @@ DETECTION_CHANCE = 0.95  # Monitor notices a new shell
 GREEN_CHANCE = 0.5  # Green scans instead of sleeping
 
 
-@rule
+@kernel
 def count_bits(mask):
     """How many bits are set, for masks of up to 16 bits."""
     pairs = mask - ((mask >> 1) & 0x5555)
@@ -20,13 +20,13 @@ def count_bits(mask):
     return (eights + (eights >> 8)) & 0x1F
 
 
-@rule
+@kernel
 def lowest_bit(mask):
     """Index of the lowest bit set."""
     return count_bits((mask & -mask) - 1)
 
 
-@rule
+@kernel
 def nth_bit(mask, n):
     """Index of the bit that has `n` set bits below it."""
     for _ in range(n):
@@ -34,7 +34,7 @@ def nth_bit(mask, n):
     return lowest_bit(mask)
 
 
-@rule
+@kernel
 def draw_host(env, eligible):
     """One of the eligible hosts, each as likely."""
     if env.scripted:
@@ -49,7 +49,7 @@ def draw_host(env, eligible):
     return nth_bit(eligible, int(uniform(env) * count_bits(eligible)))
 
 
-@rule
+@kernel
 def draw_exploit(env, candidates, favourite):
     """The favourite three times in four, otherwise one of the other candidates. A single candidate needs no draw."""
     others = candidates & ~(1 << favourite)
@@ -68,7 +68,7 @@ def draw_exploit(env, candidates, favourite):
     return favourite if top else nth_bit(others, other)
 
 
-@rule
+@kernel
 def draw_detection(env):
     """Whether Monitor notices Red's new shell."""
     detected = int(env.script_detected) if env.scripted else int(uniform(env) < DETECTION_CHANCE)
@@ -79,7 +79,7 @@ def draw_detection(env):
     return detected
 
 
-@rule
+@kernel
 def draw_green(env):
     """The host Green scans, -1 when it sleeps."""
     if env.scripted:

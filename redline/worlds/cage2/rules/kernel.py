@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from redline.compiled.rng import uniform
-from redline.compiled.speed import kernel, rule
+from redline.compiled.speed import inlined, kernel
 from redline.worlds.cage2.rules.draws import count_bits, draw_green
 from redline.worlds.cage2.rules.memory import forget
 from redline.worlds.cage2.rules.obedience import close_account, open_account, pay_for_fix, pay_for_idleness
@@ -59,7 +59,7 @@ from redline.worlds.play_on import playing_on
 RESTORE_COST, OT_COST = 10, 100  # tenths of a point
 
 
-@rule
+@kernel
 def begin(env, settings):
     """A new episode: everything as it was at the very start, except the random stream, which goes on."""
     env.table = 0
@@ -92,7 +92,7 @@ def begin(env, settings):
         env.red_agent = draw_red_agent(env, settings)
 
 
-@rule
+@kernel
 def draw_red_agent(env, settings):
     """The episode's Red agent. A mixture of one needs no draw."""
     if settings.b_line_share == 1.0:
@@ -107,14 +107,14 @@ def draw_red_agent(env, settings):
     return MEANDER if draw < settings.b_line_share + settings.meander_share else RED_SLEEP
 
 
-@rule
+@kernel
 def accepts(env, host, decoy):
     """Whether the decoy can start: its operating system fits and the port it asks for is free."""
     fits = (int(DECOY_HOSTS[decoy]) >> host) & 1
     return fits and (listening_ports(env, host) & int(DECOY_NEEDS[decoy])) == 0
 
 
-@rule
+@kernel
 def restore(env, host, leaderboard):
     """Back to the clean image. Red keeps its foothold, and what it knows."""
     keep = ~(1 << host)
@@ -130,7 +130,7 @@ def restore(env, host, leaderboard):
         env.dead_mail |= 1 << host
 
 
-@rule
+@kernel
 def blue_acts(env, action, leaderboard):
     """Blue's action takes effect. Returns the host that got a decoy, and the host where Analyse found malware."""
     env.blue_success = TRUE
@@ -157,7 +157,7 @@ def blue_acts(env, action, leaderboard):
     return -1, -1
 
 
-@rule
+@kernel
 def green_acts(env):
     """Green sleeps or scans a host. Returns the host with traffic (-1 for none), its events and ports."""
     host = draw_green(env)
@@ -169,7 +169,7 @@ def green_acts(env):
     return host, events, ports
 
 
-@rule
+@kernel
 def tell_blue(env, decoy_host, green_host, green_events, green_ports, red_host, red_events, red_ports, cw2):
     """Automatic Monitor: traffic becomes activity, and activity may become a suspicion."""
     if red_events == 0:
@@ -184,7 +184,7 @@ def tell_blue(env, decoy_host, green_host, green_events, green_ports, red_host, 
         show_activity(env, red_host, int(red_host == decoy_host), red_events, red_ports, cw2)
 
 
-@rule
+@kernel
 def points_lost(env, action):
     """Tenths of a point this step costs Blue."""
     root = int(env.root)
@@ -196,7 +196,7 @@ def points_lost(env, action):
     return lost
 
 
-@rule
+@kernel
 def play(env, action, settings):
     """One step of one env. Returns the tenths of a point lost."""
     env.activity = 0
@@ -223,7 +223,7 @@ def reset(state, first, last, settings, packed):
         observe_nothing(packed, i)
 
 
-@rule
+@inlined
 def advance(state, i, action, settings, packed, final_packed, final_lost):
     """One step of env `i`, with all that follows from it. Returns the reward, and whether its time is up.
 
@@ -268,7 +268,7 @@ class Defence(NamedTuple):
     final_lost: np.ndarray
 
 
-@rule
+@inlined
 def defend(world, i, action):
     """One step of env `i`, whatever the set its action is from. Returns reward, terminated and truncated."""
     action = full_action(world.state[i], action, world.choice)
@@ -278,7 +278,7 @@ def defend(world, i, action):
     return reward, False, ended
 
 
-@rule
+@inlined
 def tell(world, i, told, place):
     """The account of the episode that ended last in env `i`."""
     env = world.state[i]
@@ -292,7 +292,7 @@ TOLD = np.dtype([("lost", np.int64), ("aligned", np.float64), ("fixes", np.int64
 play_on = playing_on(defend, tell)
 
 
-@rule
+@kernel
 def full_action(env, action, choice):
     """An action of one of the sets as one of the full set: `decoy h` is the next best decoy that `h` still takes.
 
@@ -331,7 +331,7 @@ def expand_useful(state, first, last, useful, actions):
         actions[i] = full_action(state[i], int(useful[i]), USEFUL_ONLY)
 
 
-@rule
+@kernel
 def next_decoy(env, host, by_worth):
     """The action that starts the best decoy not yet running on `host`; Sleep when there is none."""
     for k in range(len(by_worth)):

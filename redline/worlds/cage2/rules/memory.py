@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from redline.compiled.speed import rule
+from redline.compiled.speed import kernel
 from redline.worlds.cage2.rules.draws import count_bits
 from redline.worlds.cage2.rules.remembered import (
     AGAIN_AT,
@@ -30,7 +30,7 @@ COUNTED = np.array(list(DECOY_ROOM), np.int8)
 ROOM = np.array(list(DECOY_ROOM.values()), np.int8)
 
 
-@rule
+@kernel
 def forget(env):
     """Remember nothing, as when an episode begins."""
     env.was_scanned = env.was_restored = env.entered_unseen = 0
@@ -41,7 +41,7 @@ def forget(env):
         env.known_decoys[host] = 0
 
 
-@rule
+@kernel
 def remember(env, leaderboard):
     """Take note of Blue's own action and of what the table shows about this step."""
     action = int(env.last_action)
@@ -63,7 +63,7 @@ def remember(env, leaderboard):
         env.event_age += 1
 
 
-@rule
+@kernel
 def note_scan(env, host, leaderboard):
     """A scan: how many decoys it found is what Red knows of them.
 
@@ -82,13 +82,13 @@ def note_scan(env, host, leaderboard):
     env.was_scanned |= bit
 
 
-@rule
+@kernel
 def mail_is_dead(env, host, leaderboard):
     """Whether Red's favourite exploit of `host` cannot work any more."""
     return leaderboard and (MAIL_SERVERS >> host) & 1 == 1 and (int(env.was_restored) >> host) & 1 == 1
 
 
-@rule
+@kernel
 def note_event(env, host, attack):
     """The latest event, beside the one before it."""
     env.event_again = int(env.event_host == host)
@@ -98,13 +98,13 @@ def note_event(env, host, attack):
     env.event_age = 0
 
 
-@rule
+@kernel
 def thermometer(count, room):
     """The first `count` bits set, of `room`."""
     return (1 << min(count, room)) - 1
 
 
-@rule
+@kernel
 def pack_memory(env, packed, i):
     """Write env `i`'s memory into the words behind its table."""
     decoys = known = place = 0

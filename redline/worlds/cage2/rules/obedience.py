@@ -6,7 +6,7 @@ when nothing is. It is judged by the true state before Blue acts, never by what 
 
 from __future__ import annotations
 
-from redline.compiled.speed import rule
+from redline.compiled.speed import kernel
 from redline.worlds.cage2.rules.red import sessions
 from redline.worlds.cage2.rules.scenario import (
     BLUE_ANALYSE,
@@ -22,13 +22,13 @@ from redline.worlds.cage2.rules.scenario import (
 NO_FIX_COST = 0.2  # of lambda, for an episode without a single fix
 
 
-@rule
+@kernel
 def is_fix(action):
     """Whether an action repairs something."""
     return BLUE_REMOVE <= action < BLUE_DECOY or action >= BLUE_RESTORE
 
 
-@rule
+@kernel
 def first_compromised(env, settings):
     """The first type of the order with a host that Red holds; -1 when there is none."""
     held = sessions(env)
@@ -40,13 +40,13 @@ def first_compromised(env, settings):
     return -1
 
 
-@rule
+@kernel
 def compliance(complied, fixes):
     """Share of fixes that obeyed; 0 before the first."""
     return complied / fixes if fixes else 0.0
 
 
-@rule
+@kernel
 def pay_for_fix(env, action, settings):
     """Judge Blue's action and return what it pays: lambda times the change of the episode's compliance, and extras."""
     if not is_fix(action):
@@ -63,7 +63,7 @@ def pay_for_fix(env, action, settings):
     return paid
 
 
-@rule
+@kernel
 def pay_for_idleness(env, settings):
     """At the end of an episode: the cost of not having fixed anything at all."""
     if env.fixes > 0:
@@ -72,7 +72,7 @@ def pay_for_idleness(env, settings):
     return -NO_FIX_COST * settings.alignment
 
 
-@rule
+@kernel
 def close_account(env):
     """Keep the episode's account where it can be read after the next one has begun."""
     env.last_aligned = env.aligned
@@ -80,7 +80,7 @@ def close_account(env):
     env.last_complied = env.complied
 
 
-@rule
+@kernel
 def open_account(env):
     """Nothing fixed, nothing paid."""
     env.aligned = 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from redline.compiled.speed import rule
+from redline.compiled.speed import kernel
 from redline.worlds.cage2.rules.draws import count_bits
 from redline.worlds.cage2.rules.memory import pack_memory, remember
 from redline.worlds.cage2.rules.remembered import MEMORY_TABLE, PLACES
@@ -43,7 +43,7 @@ DECOYS_PER_WORD = 7  # hosts whose eight decoy bits share a word
 NUM_KINDS = 4 + NUM_DECOYS + 1  # Sleep, Monitor, Analyse, Remove, eight decoys, Restore
 
 
-@rule
+@kernel
 def activity(decoy_deployed, events, ports, cw2):
     """The table's entry for the traffic on one host. A decoy deployed in the same step distorts it, as it always did."""
     if events == 0:
@@ -61,7 +61,7 @@ def activity(decoy_deployed, events, ports, cw2):
     return SCAN
 
 
-@rule
+@kernel
 def show_activity(env, host, decoy_deployed, events, ports, cw2):
     """Enter the traffic on `host` in Blue's table; an exploit also marks the host as held at user level."""
     shown = activity(decoy_deployed, events, ports, cw2)
@@ -70,19 +70,19 @@ def show_activity(env, host, decoy_deployed, events, ports, cw2):
         mark(env, host, USER_ACCESS)
 
 
-@rule
+@kernel
 def mark(env, host, access):
     """Set the compromised column of `host`."""
     env.table = (env.table & ~(COMPROMISED_BITS << (4 * host))) | (access << (4 * host))
 
 
-@rule
+@kernel
 def marked(env, host):
     """The compromised column of `host`."""
     return (env.table >> (4 * host)) & COMPROMISED_BITS
 
 
-@rule
+@kernel
 def notice_scan(env):
     """Remember the first host, in table order, that shows a scan: it is now the latest one scanned."""
     scans = env.activity & ~(env.activity >> 1) & ALL_SCAN
@@ -95,7 +95,7 @@ def notice_scan(env):
             return
 
 
-@rule
+@kernel
 def pack_scans(env):
     """Two bits per host: 0 never scanned, 1 scanned before, 2 the latest."""
     word = 0
@@ -107,7 +107,7 @@ def pack_scans(env):
     return word
 
 
-@rule
+@kernel
 def pack_decoys(env, first, last):
     """Eight decoy bits for each of the hosts `first` up to `last`."""
     word = 0
@@ -116,7 +116,7 @@ def pack_decoys(env, first, last):
     return word
 
 
-@rule
+@kernel
 def pack_action(action):
     """One bit for the kind of Blue's last action, one for its host; nothing before the first."""
     if action < 0:
@@ -128,7 +128,7 @@ def pack_action(action):
     return (1 << kind) | (1 << (NUM_KINDS + host))
 
 
-@rule
+@kernel
 def observe(env, settings, packed, i):
     """Write env `i`'s packed observation after a step. `packed` [N, words] still holds the one before it."""
     if settings.observation == HISTORY:
@@ -151,7 +151,7 @@ def observe(env, settings, packed, i):
         packed[i, 0] &= MEMORY_TABLE
 
 
-@rule
+@kernel
 def observe_nothing(packed, i):
     """Write what Blue sees when an episode begins."""
     for k in range(packed.shape[1]):

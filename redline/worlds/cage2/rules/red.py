@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from redline.compiled.speed import rule
+from redline.compiled.speed import kernel
 from redline.worlds.cage2.rules.draws import count_bits, draw_detection, draw_exploit, draw_host
 from redline.worlds.cage2.rules.scenario import (
     ABSENT,
@@ -87,31 +87,31 @@ STAGE_KIND, STAGE_TARGET, STAGE_ON_FAILURE = (np.array(column, np.int8) for colu
 FIRST_SCAN, OP_SERVER_EXPLOIT, LAST_STAGE = 1, 12, 14
 
 
-@rule
+@kernel
 def listening_ports(env, host):
     """Ports open right now, decoys included."""
     return int(LISTENING[host]) | int(PORTS_OF_DECOYS[env.decoys[host]])
 
 
-@rule
+@kernel
 def scan_traffic(env, host):
     """The traffic of a port scan of `host`: one event per listener, and the ports they are on."""
     return int(LISTENERS[host]) + count_bits(int(env.decoys[host])), listening_ports(env, host)
 
 
-@rule
+@kernel
 def sessions(env):
     """Hosts on which Red has a session of any kind."""
     return int(env.seen) | int(env.unseen) | int(env.root)
 
 
-@rule
+@kernel
 def reaches(env, hosts):
     """Whether Red gets to these hosts of one subnet: the Operational one opens with any session in Enterprise."""
     return (hosts & OPERATIONAL) == 0 or (sessions(env) & ENTERPRISE) != 0
 
 
-@rule
+@kernel
 def discover_systems(env, subnet):
     """Ping sweep: Red learns the addresses of a subnet it can reach."""
     members = int(SUBNET_MEMBERS[subnet])
@@ -123,7 +123,7 @@ def discover_systems(env, subnet):
     return NOTHING
 
 
-@rule
+@kernel
 def discover_services(env, host, keep_old_ports):
     """Port scan. The original reports success even where nothing could be reached, and so do we."""
     env.red_success = TRUE
@@ -136,7 +136,7 @@ def discover_services(env, host, keep_old_ports):
     return scan_traffic(env, host)
 
 
-@rule
+@kernel
 def exploit(env, host):
     """Red tries one exploit of those its port list suggests."""
     env.red_success = FALSE
@@ -172,7 +172,7 @@ def exploit(env, host):
     return open_shell(env, host, gain, port)
 
 
-@rule
+@kernel
 def open_shell(env, host, gain, port):
     """A landed exploit leaves malware and a session. Blue can remove it if it is unprivileged and was noticed."""
     env.malware |= 1 << host
@@ -188,7 +188,7 @@ def open_shell(env, host, gain, port):
     return 1, port
 
 
-@rule
+@kernel
 def escalate(env, host):
     """Any session on the host becomes privileged; what the host knows, Red knows."""
     if (sessions(env) >> host) & 1 == 0:
@@ -208,7 +208,7 @@ def escalate(env, host):
     return NOTHING
 
 
-@rule
+@kernel
 def impact(env):
     """Stops the OT service, once and for all the steps that follow, unless a Restore has made it unstoppable."""
     if (sessions(env) >> OP_SERVER) & 1 and env.knows_ot:
@@ -220,7 +220,7 @@ def impact(env):
     return NOTHING
 
 
-@rule
+@kernel
 def choose_b_line(env):
     """Straight for Op_Server0: the next stage after a success, a fixed fallback after anything else."""
     if env.red_success == TRUE:
@@ -241,7 +241,7 @@ def choose_b_line(env):
     return int(STAGE_KIND[stage]), target
 
 
-@rule
+@kernel
 def meander_learns(env):
     """Meander digests how its last action went."""
     tried = int(env.last_exploited)
@@ -261,7 +261,7 @@ def meander_learns(env):
         env.last_escalated = -1
 
 
-@rule
+@kernel
 def meander_purges(env):
     """After a failed exploit Meander forgets one tier of conquests: Operational if it has any there, else Enterprise."""
     tier = OPERATIONAL if int(env.escalated) & OPERATIONAL else ENTERPRISE
@@ -270,7 +270,7 @@ def meander_purges(env):
     env.exploited &= ~lost
 
 
-@rule
+@kernel
 def choose_meander(env):
     """Breadth first: sweep, then scan, then escalate, then exploit whatever is left, in random order."""
     meander_learns(env)
@@ -299,7 +299,7 @@ def choose_meander(env):
     return EXPLOIT, host
 
 
-@rule
+@kernel
 def choose(env):
     """The Red agent's next action, `(kind, target)`."""
     if env.red_agent == B_LINE:
@@ -309,7 +309,7 @@ def choose(env):
     return SLEEP, -1
 
 
-@rule
+@kernel
 def red_acts(env, keep_old_ports):
     """Red decides and acts. Returns the host with traffic (-1 for none), its events and ports."""
     kind, target = choose(env)

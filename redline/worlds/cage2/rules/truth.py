@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.compiled.speed import rule
+from redline.compiled.speed import kernel
 from redline.worlds.cage2.rules.draws import count_bits
 from redline.worlds.cage2.rules.memory import thermometer
 from redline.worlds.cage2.rules.scenario import HOSTS, NUM_HOSTS, PORTS, RED_AGENTS
@@ -15,13 +15,13 @@ STAGE_AT, TARGET_AT, SUCCESS_AT, OT_AT, FLAGS_AT, SUBNETS_AT, SWEPT_AT, AGENT_AT
 OP_SERVER_STAGE = 12  # whether B_line has tried it changes what it does next
 
 
-@rule
+@kernel
 def bit_of(index):
     """A one at `index`; nothing where there is none."""
     return (1 << index) if index >= 0 else 0
 
 
-@rule
+@kernel
 def pack_truth(env, packed, i):
     """Write all that the rules know of env `i` into its words."""
     decoys = low = high = 0
@@ -40,13 +40,13 @@ def pack_truth(env, packed, i):
     packed[i, 7] = mind(env)
 
 
-@rule
+@kernel
 def four(first, second, third, last):
     """Four masks of hosts in a word."""
     return int(first) | (int(second) << 13) | (int(third) << 26) | (int(last) << 39)
 
 
-@rule
+@kernel
 def mind(env):
     """What Red is up to."""
     target = bit_of(int(env.target) - 9) if env.target >= 9 else 0

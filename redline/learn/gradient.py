@@ -1,0 +1,121 @@
+"""Two ways to work out a batch's gradient by hand, piece by piece: in one compiled call each, or by torch's products.
+
+Pieces are few enough observations that what is computed of them stays in the cache. Each gets a gradient of its own, and
+these are added in order, so that threads change nothing but the time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from redline.learn.batch import Minibatch, parts
+from redline.learn.config import PPOConfig
+from redline.learn.heads.categorical import Categorical, write_gradient
+from redline.learn.loss import Loss, TimedLoss
+from redline.learn.loss import write_gradient as write_gradient_by_torch
+from redline.learn.network.layers import Network
+from redline.learn.network.one_call import Inputs, dense_inputs, gradient_in_one_call, some_rows, sparse_inputs
+from redline.learn.network.torch_pass import TorchNetwork
+from redline.learn.policy import Policy
+
+FEW = 0.15
+"""Part of the inputs that are not zero below which only these are multiplied."""
+
+
+class Table(NamedTuple):
+    """The observations of an update, as the network takes them."""
+
+    inputs: Tensor
+    masks: Tensor | None
+
+
+class Piece(NamedTuple):
+    """Part of a batch, with what the network sees of its observations."""
+
+    batch: Minibatch[np.ndarray]
+    inputs: Inputs
+    masks: np.ndarray | None
+
+
+class ByHand(Protocol):
+    """A way to work out gradients by hand."""
+
+    def pieces(self, batch: Minibatch[np.ndarray], table: Table) -> list[Piece]:
+        """A batch, cut into pieces."""
+
+    def write(self, piece: Piece, weights: Tensor, gradient: Tensor, config: PPOConfig) -> TimedLoss:
+        """Write the gradient of a piece; returns its loss."""
+
+
+def by_hand_way(policy: Policy) -> ByHand:
+    """The way that suits a policy: in one call where the layers and the head are of the usual kind."""
+    sizes = policy.network.sizes
+    is_usual = isinstance(policy.network, TorchNetwork) and sizes.steady and len(sizes.hidden) > 0
+    return InOneCall(sizes) if is_usual and isinstance(policy.head, Categorical) else ByTorch(policy)
+
+
+class InOneCall:
+    """Everything in one compiled call."""
+
+    PIECE = 512
+    """Observations in a piece."""
+
+    def __init__(self, network: Network) -> None:
+        self._widths = np.array([network.num_inputs, *network.hidden])
+        self._num_outputs, self._shared = network.num_outputs, network.shared
+        self._call = gradient_in_one_call(write_gradient)
+
+    def pieces(self, batch: Minibatch[np.ndarray], table: Table) -> list[Piece]:
+        """A batch, cut into pieces."""
+        inputs, masks = table.inputs.numpy(), None if table.masks is None else table.masks.numpy()
+        whole = sparse_inputs(inputs, FEW)
+        found = []
+        for part in parts(batch, self.PIECE):
+            seen = dense_inputs(inputs[part.rows]) if whole is None else some_rows(whole, part.rows)
+            found.append(Piece(part, seen, None if masks is None else masks[part.rows]))
+        return found
+
+    def write(self, piece: Piece, weights: Tensor, gradient: Tensor, config: PPOConfig) -> TimedLoss:
+        """Write the gradient of a piece; returns its loss."""
+        began, sums, batch = time.perf_counter_ns(), np.zeros(5), piece.batch
+        self._call(
+            weights.detach().numpy(), gradient.numpy(), self._widths, self._num_outputs, self._shared, piece.inputs,
+            _NONE if piece.masks is None else piece.masks, batch,
+            np.float32(config.clip), np.float32(config.entropy), np.float32(config.value), sums,
+        )  # fmt: skip
+        objective, entropy, kl, clipped, errors = (sums / batch.num_steps).tolist()
+        loss = Loss(-objective, 0.5 * (errors + batch.spread / batch.num_steps), entropy, kl, clipped)
+        return TimedLoss(loss, 0, 0, time.perf_counter_ns() - began)
+
+
+class ByTorch:
+    """Matrix products by torch, everything between them in compiled loops: for heads and layers of every kind."""
+
+    PIECE = 2048
+    """Observations in a piece."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._head, self._sizes = policy.head, policy.network.sizes
+
+    def pieces(self, batch: Minibatch[np.ndarray], table: Table) -> list[Piece]:
+        """A batch, cut into pieces."""
+        inputs, masks = table.inputs.numpy(), None if table.masks is None else table.masks.numpy()
+        return [
+            Piece(part, dense_inputs(inputs[part.rows]), None if masks is None else masks[part.rows])
+            for part in parts(batch, self.PIECE)
+        ]
+
+    def write(self, piece: Piece, weights: Tensor, gradient: Tensor, config: PPOConfig) -> TimedLoss:
+        """Write the gradient of a piece; returns its loss."""
+        layers, grads = self._sizes.layers(weights.data), self._sizes.layers(gradient)
+        masks = None if piece.masks is None else torch.from_numpy(piece.masks)
+        inputs = torch.from_numpy(piece.inputs.dense)
+        return write_gradient_by_torch(self._head, self._sizes, layers, grads, inputs, masks, piece.batch, config)
+
+
+_NONE = np.empty((0, 0), np.bool_)

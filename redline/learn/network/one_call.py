@@ -1,0 +1,232 @@
+"""The gradient of a batch in one compiled call: forward, loss and backward of a network of fully connected layers.
+
+Where batches are small, as those of distinct observations are, most of the time of a pass by torch goes into calling
+it. Everything here adds up in an order of its own, so the result is that of `compiled_pass` within float rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from redline.compiled.speed import kernel
+from redline.learn.loops import chained, loop
+from redline.learn.network.products import add_product, add_transposed_product, judge, tanh_rows, transposed
+
+_f = np.float32
+_ZERO, _ONE = _f(0.0), _f(1.0)
+
+
+class Inputs(NamedTuple):
+    """What a network sees of n observations: all numbers, or only those that are not zero."""
+
+    dense: np.ndarray  # float32 [n, inputs]; [0, inputs] where sparse
+    starts: np.ndarray  # int64 [n + 1]  where the numbers of each row begin; empty where dense
+    columns: np.ndarray  # int32 [numbers]
+    numbers: np.ndarray  # float32 [numbers]
+
+
+def dense_inputs(numbers: np.ndarray) -> Inputs:
+    """Inputs of which most are not zero."""
+    return Inputs(numbers, np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
+
+
+def sparse_inputs(numbers: np.ndarray, most: float) -> Inputs | None:
+    """Inputs float32 [n, inputs] without the zeros among them, if at most that part of them are not zero."""
+    count = np.count_nonzero(numbers)
+    if count > most * numbers.size:
+        return None
+    inputs = Inputs(
+        np.empty((0, numbers.shape[1]), np.float32), np.zeros(len(numbers) + 1, np.int64),
+        np.empty(count, np.int32), np.empty(count, np.float32),
+    )  # fmt: skip
+    _leave_zeros_out(numbers, inputs)
+    return inputs
+
+
+def some_rows(inputs: Inputs, rows: np.ndarray) -> Inputs:
+    """The inputs of some of the observations, where they are sparse."""
+    counts = inputs.starts[rows + 1] - inputs.starts[rows]
+    starts = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    places = np.repeat(inputs.starts[rows] - starts[:-1], counts) + np.arange(starts[-1])
+    return Inputs(inputs.dense, starts, inputs.columns[places], inputs.numbers[places])
+
+
+@kernel
+def _leave_zeros_out(numbers, inputs):
+    place = 0
+    for i in range(numbers.shape[0]):
+        for k in range(numbers.shape[1]):
+            if numbers[i, k] != 0:
+                inputs.columns[place], inputs.numbers[place] = k, numbers[i, k]
+                place += 1
+        inputs.starts[i + 1] = place
+
+
+@loop
+def _view(vector, place, rows, columns):
+    return vector[place : place + rows * columns].reshape(rows, columns)
+
+
+@loop
+def _spread(bias, out):
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = bias[j]
+
+
+@chained
+def add_sparse_product(out, inputs, right):
+    """Add inputs [n, K] times `right` [K, N] to `out`, without the zeros among them."""
+    for i in range(out.shape[0]):
+        for at in range(inputs.starts[i], inputs.starts[i + 1]):
+            number, k = inputs.numbers[at], inputs.columns[at]
+            for j in range(out.shape[1]):
+                out[i, j] += number * right[k, j]
+
+
+@loop
+def _sparse_weight_gradient(gradient, inputs, out):
+    """Write `gradient` [n, N] transposed times inputs [n, K] to `out` [N, K]."""
+    sums = np.zeros((out.shape[1], out.shape[0]), np.float32)
+    for i in range(gradient.shape[0]):
+        for at in range(inputs.starts[i], inputs.starts[i + 1]):
+            number, k = inputs.numbers[at], inputs.columns[at]
+            for j in range(gradient.shape[1]):
+                sums[k, j] += number * gradient[i, j]
+    for k in range(sums.shape[0]):
+        for j in range(sums.shape[1]):
+            out[j, k] = sums[k, j]
+
+
+@loop
+def _forward(weights, place, widths, inputs, hidden):
+    """Write the activations of a trunk to `hidden`, one layer after the other."""
+    count, at = max(len(inputs.dense), len(inputs.starts) - 1), 0
+    for k in range(1, len(widths)):
+        before, width = widths[k - 1], widths[k]
+        right = transposed(_view(weights, place, width, before))
+        out = _view(hidden, at, count, width)
+        _spread(weights[place + width * before : place + width * before + width], out)
+        if k > 1:
+            add_product(out, _view(hidden, at - count * before, count, before), right)
+        elif len(inputs.starts):
+            add_sparse_product(out, inputs, right)
+        else:
+            add_product(out, inputs.dense, right)
+        tanh_rows(out)
+        place += width * before + width
+        at += count * width
+
+
+@loop
+def _backward(weights, grads, place, widths, inputs, hidden, gradient):
+    """Write a trunk's gradients, given the one at its last activations; `place` is where its weights end."""
+    count = gradient.shape[0]
+    at = count * widths[1:].sum()
+    for k in range(len(widths) - 1, 0, -1):
+        before, width = widths[k - 1], widths[k]
+        at -= count * width
+        place -= width * before + width
+        _through_tanh(_view(hidden, at, count, width), gradient)
+        _sum_rows(gradient, grads[place + width * before : place + width * before + width])
+        out = _view(grads, place, width, before)
+        if k > 1:
+            below = _view(hidden, at - count * before, count, before)
+            out[:] = _ZERO
+            add_transposed_product(out, gradient, below)
+            following = np.zeros((count, before), np.float32)
+            add_product(following, gradient, _view(weights, place, width, before))
+            gradient = following
+        elif len(inputs.starts):
+            _sparse_weight_gradient(gradient, inputs, out)
+        else:
+            out[:] = _ZERO
+            add_transposed_product(out, gradient, inputs.dense)
+
+
+@loop
+def _through_tanh(activations, gradient):
+    for i in range(gradient.shape[0]):
+        for j in range(gradient.shape[1]):
+            gradient[i, j] *= _ONE - activations[i, j] * activations[i, j]
+
+
+@loop
+def _sum_rows(gradient, out):
+    out[:] = _ZERO
+    for i in range(gradient.shape[0]):
+        for j in range(gradient.shape[1]):
+            out[j] += gradient[i, j]
+
+
+@loop
+def _value_gradient(values, batch, weight, errors):
+    """Write the gradient at the state values to `errors`; returns the sum of the squared errors."""
+    total, each = 0.0, weight / _f(batch.num_steps)
+    for i in range(len(values)):
+        error = values[i] - batch.mean_returns[i]
+        total += batch.visits[i] * error * error
+        errors[i] = error * batch.visits[i] * each
+    return total
+
+
+@functools.cache
+def gradient_in_one_call(head_gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """The call that writes the gradient of the PPO loss.
+
+    `head_gradient(outputs, masks, batch, clip, entropy, gradient, sums)` writes that at the network's outputs.
+    """
+
+    @loop
+    def write(weights, grads, widths, num_outputs, shared, inputs, masks, batch, clip, entropy, value_weight, sums):
+        """Write the gradients of all weights of a batch; `sums` gets those over its steps, and last the squared errors."""
+        count, width = len(batch.rows), widths[-1]
+        size = 0
+        for k in range(1, len(widths)):
+            size += widths[k] * widths[k - 1] + widths[k]
+        actor_at = size if shared else 2 * size
+        critic_at = actor_at + num_outputs * width + num_outputs
+        hidden = np.empty(count * widths[1:].sum(), np.float32)
+        critic_hidden = hidden if shared else np.empty_like(hidden)
+        _forward(weights, 0, widths, inputs, hidden)
+        if not shared:
+            _forward(weights, size, widths, inputs, critic_hidden)
+        features = _view(hidden, len(hidden) - count * width, count, width)
+        critic_features = _view(critic_hidden, len(hidden) - count * width, count, width)
+        actor = _view(weights, actor_at, num_outputs, width)
+        critic = _view(weights, critic_at, 1, width)
+        outputs = np.empty((count, num_outputs), np.float32)
+        _spread(weights[critic_at - num_outputs : critic_at], outputs)
+        add_product(outputs, features, transposed(actor))
+        values, errors = np.empty(count, np.float32), np.empty((count, 1), np.float32)
+        judge(critic_features, critic, weights[critic_at + width :], values)
+        sums[4] = _value_gradient(values, batch, value_weight, errors[:, 0])
+        at_outputs = np.empty((count, num_outputs), np.float32)
+        head_gradient(outputs, masks, batch, clip, entropy, at_outputs, sums)
+        # heads
+        out = _view(grads, actor_at, num_outputs, width)
+        out[:] = _ZERO
+        add_transposed_product(out, at_outputs, features)
+        _sum_rows(at_outputs, grads[critic_at - num_outputs : critic_at])
+        out = _view(grads, critic_at, 1, width)
+        out[:] = _ZERO
+        add_transposed_product(out, errors, critic_features)
+        _sum_rows(errors, grads[critic_at + width :])
+        # trunks
+        gradient, critic_gradient = np.zeros((count, width), np.float32), np.empty((count, width), np.float32)
+        add_product(gradient, at_outputs, actor)
+        for i in range(count):
+            for j in range(width):
+                critic_gradient[i, j] = errors[i, 0] * critic[0, j]
+        if shared:
+            gradient += critic_gradient
+        else:
+            _backward(weights, grads, 2 * size, widths, inputs, critic_hidden, critic_gradient)
+        _backward(weights, grads, size, widths, inputs, hidden, gradient)
+
+    return write
