@@ -110,7 +110,7 @@ def run(arguments: list[str]) -> int:
     kind.__doc__ = ABOUT
     if wants_short_help(arguments):
         print(short_help("train", kind, COMMON, ENV_PART, arguments[0]))
-        return 0
+        raise SystemExit(0)  # as every other help does
     command = parse("train", kind, arguments)
     given = chosen(kind, arguments)
     preset = stages.preset_of(name, command, given, options)
