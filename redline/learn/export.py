@@ -30,7 +30,7 @@ from redline.learn.heads.head import Head
 from redline.learn.heads.masking import MASKED
 from redline.learn.heads.squashed import Squashed
 from redline.learn.network.flat import append_free
-from redline.learn.network.recurrent import RecurrentNetwork
+from redline.learn.network.recurrent import RecurrentNetwork, Stack
 from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.normaliser import FARTHEST
 from redline.learn.policy import Policy
@@ -103,38 +103,47 @@ class ExportedPolicy(nn.Module):
         numbers = decoded(self._form, observations)
         if self.normalises:
             numbers = ((numbers - self.offsets) * self.factors).clamp(-float(FARTHEST), float(FARTHEST))
-        remembered: tuple[Tensor, ...] = ()
+        memories: tuple[Tensor, ...] = ()
         if isinstance(self.network, RecurrentNetwork):
             assert memory is not None
             outputs, values, memory = stepped(self.network, numbers, memory)
-            remembered = (memory,)
+            memories = (memory,)
         else:
             outputs, values = self.network(numbers)
         if mask is not None:
             outputs = torch.where(mask, outputs, torch.full_like(outputs, MASKED))
         action, distribution = answered(self._head, outputs)
-        return action, distribution, values * self._unit, *remembered
+        return action, distribution, values * self._unit, *memories
 
 
 def stepped(network: RecurrentNetwork, numbers: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs, state values and memories [n, memory size] after one step of a network that remembers."""
     if network.convs is not None:
         numbers = network.convs(numbers.reshape(-1, *network.sizes.picture)).flatten(1)
-    seen = network.trunk(numbers)
-    in_weight, weight, in_bias, bias = network.memory.all_weights[0]
-    if isinstance(network.memory, nn.LSTM):
-        hidden, cell = memory.split(network.width, dim=1)
-        both = (seen @ in_weight.T + in_bias + hidden @ weight.T + bias).split(network.width, dim=1)
+    size, width = network.stack.memory_size, network.stack.width
+    after = critic_after = remembered(network.stack, numbers, memory[:, :size])
+    whole = after
+    if network.critic_stack is not None:
+        critic_after = remembered(network.critic_stack, numbers, memory[:, size:])
+        whole = torch.cat([after, critic_after], dim=1)
+    outputs, values = network.actor(after[:, :width]), network.critic(critic_after[:, :width])
+    return append_free(outputs, network.free), values.squeeze(-1), whole
+
+
+def remembered(stack: Stack, numbers: Tensor, memory: Tensor) -> Tensor:
+    """The memories of a stack after one step."""
+    seen = stack.trunk(numbers)
+    in_weight, weight, in_bias, bias = stack.memory.all_weights[0]
+    if isinstance(stack.memory, nn.LSTM):
+        hidden, cell = memory.split(stack.width, dim=1)
+        both = (seen @ in_weight.T + in_bias + hidden @ weight.T + bias).split(stack.width, dim=1)
         cell = both[1].sigmoid() * cell + both[0].sigmoid() * both[2].tanh()
-        features = both[3].sigmoid() * cell.tanh()
-        memory = torch.cat([features, cell], dim=1)
-    else:
-        coming = (seen @ in_weight.T + in_bias).split(network.width, dim=1)
-        kept = (memory @ weight.T + bias).split(network.width, dim=1)
-        reset, update = (coming[0] + kept[0]).sigmoid(), (coming[1] + kept[1]).sigmoid()
-        new = (coming[2] + reset * kept[2]).tanh()
-        features = memory = new + update * (memory - new)
-    return append_free(network.actor(features), network.free), network.critic(features).squeeze(-1), memory
+        return torch.cat([both[3].sigmoid() * cell.tanh(), cell], dim=1)
+    coming = (seen @ in_weight.T + in_bias).split(stack.width, dim=1)
+    kept = (memory @ weight.T + bias).split(stack.width, dim=1)
+    reset, update = (coming[0] + kept[0]).sigmoid(), (coming[1] + kept[1]).sigmoid()
+    new = (coming[2] + reset * kept[2]).tanh()
+    return new + update * (memory - new)
 
 
 # Observations, by the form that they have
