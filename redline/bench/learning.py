@@ -30,7 +30,7 @@ OURS, SB3, CLEANRL = "redline", "sb3", "cleanrl"
 
 
 @dataclass(frozen=True)
-class Task:
+class LearningTask:
     """An env to learn, and how everybody goes about it."""
 
     env: str
@@ -49,34 +49,34 @@ CARTPOLE = {
     "learning_rate": "falling 1e-3", "clip_range": "falling 0.2",
 }  # fmt: skip
 TASKS = {
-    "CartPole-v1": Task("CartPole-v1", 100_000, CARTPOLE),
-    "Acrobot-v1": Task(
+    "CartPole-v1": LearningTask("CartPole-v1", 100_000, CARTPOLE),
+    "Acrobot-v1": LearningTask(
         "Acrobot-v1", 200_000,
         {"num_envs": 16, "normalise": True, "n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99, "n_epochs": 4},
     ),
-    "LunarLander-v3": Task(
+    "LunarLander-v3": LearningTask(
         "LunarLander-v3", 500_000,
         {"num_envs": 16, "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4,
          "ent_coef": 0.01},
     ),
-    "Pendulum-v1": Task(
+    "Pendulum-v1": LearningTask(
         "Pendulum-v1", 100_000,
         {"num_envs": 4, "n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10, "learning_rate": 1e-3,
          "use_sde": True, "sde_sample_freq": 4},
     ),
-    "Hopper-v5": Task(
+    "Hopper-v5": LearningTask(
         "Hopper-v5", 500_000,
         {"num_envs": 1, "normalise": True, "n_steps": 512, "batch_size": 32, "gamma": 0.999, "learning_rate": 9.8e-5,
          "ent_coef": 0.0023, "n_epochs": 5, "gae_lambda": 0.99, "max_grad_norm": 0.7, "vf_coef": 0.836,
          "policy_kwargs": {"log_std_init": -2, "ortho_init": False, "net_arch": [256, 256], "activation_fn": "relu"}},
     ),
-    "Breakout": Task(
+    "Breakout": LearningTask(
         f"{HERE}:breakout", 500_000,
         {"num_envs": 8, "n_steps": 128, "n_epochs": 4, "batch_size": 256, "learning_rate": "falling 2.5e-4",
          "clip_range": "falling 0.1", "ent_coef": 0.01},
         policy="CnnPolicy",
     ),
-    "CartPole-places": Task(
+    "CartPole-places": LearningTask(
         f"{HERE}:cartpole_without_velocities", 100_000,
         {**CARTPOLE, "policy_kwargs": {"enable_critic_lstm": False, "lstm_hidden_size": 64}},
         ours={"recurrent": "gru"}, policy="MlpLstmPolicy", recurrent=True,
@@ -159,7 +159,7 @@ def train_sb3(name: str, steps: int, seed: int) -> Cell:
     return Cell(name, SB3, seed, done, seconds, np.asarray(found, float).tolist())
 
 
-def _sb3_envs(task: Task, count: int, normalise: bool) -> Any:
+def _sb3_envs(task: LearningTask, count: int, normalise: bool) -> Any:
     from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -175,7 +175,7 @@ def _scheduled(value: Any) -> Any:
     return value
 
 
-def _network(task: Task, given: dict[str, Any]) -> dict[str, Any]:
+def _network(task: LearningTask, given: dict[str, Any]) -> dict[str, Any]:
     """The peer's network; pictures of ten by ten are too small for its usual one."""
     import torch
     from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
@@ -253,7 +253,7 @@ def _cell(folder: Path, name: str, contestant: str, seed: int, steps: int, say: 
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PeerVerdict:
     """Ours beside a peer on one task."""
 
     task: str
@@ -286,7 +286,7 @@ class Verdict:
         return self.ratio >= 2.0
 
 
-def judge(cells: Sequence[Cell]) -> list[Verdict]:
+def judge(cells: Sequence[Cell]) -> list[PeerVerdict]:
     """A verdict for each task and peer."""
     verdicts = []
     for task in dict.fromkeys(cell.task for cell in cells):
@@ -296,7 +296,7 @@ def judge(cells: Sequence[Cell]) -> list[Verdict]:
             if peer != OURS:
                 rates = [float(np.median([cell.steps_per_second for cell in each])) for each in (ours, theirs)]
                 numbers = (*_mean(ours), *_mean(theirs), *rates)
-                verdicts.append(Verdict(task, peer, ours[0].steps, len(ours), *numbers))
+                verdicts.append(PeerVerdict(task, peer, ours[0].steps, len(ours), *numbers))
     return verdicts
 
 

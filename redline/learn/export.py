@@ -30,7 +30,7 @@ from redline.learn.heads.head import Head
 from redline.learn.heads.masking import MASKED
 from redline.learn.heads.squashed import Squashed
 from redline.learn.network.flat import append_free
-from redline.learn.network.recurrent import RecurrentNetwork, Stack
+from redline.learn.network.recurrent import MemoryStack, RecurrentNetwork
 from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.normaliser import FARTHEST
 from redline.learn.policy import Policy
@@ -103,17 +103,17 @@ class ExportedPolicy(nn.Module):
         numbers = decoded(self._form, observations)
         if self.normalises:
             numbers = ((numbers - self.offsets) * self.factors).clamp(-float(FARTHEST), float(FARTHEST))
-        remembered: tuple[Tensor, ...] = ()
+        memories: tuple[Tensor, ...] = ()
         if isinstance(self.network, RecurrentNetwork):
             assert memory is not None
             outputs, values, memory = stepped(self.network, numbers, memory)
-            remembered = (memory,)
+            memories = (memory,)
         else:
             outputs, values = self.network(numbers)
         if mask is not None:
             outputs = torch.where(mask, outputs, torch.full_like(outputs, MASKED))
         action, distribution = answered(self._head, outputs)
-        return action, distribution, values * self._unit, *remembered
+        return action, distribution, values * self._unit, *memories
 
 
 def stepped(network: RecurrentNetwork, numbers: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -130,7 +130,7 @@ def stepped(network: RecurrentNetwork, numbers: Tensor, memory: Tensor) -> tuple
     return append_free(network.actor(features[:, :width]), network.free), values, whole
 
 
-def advanced(stack: Stack, numbers: Tensor, memory: Tensor) -> Tensor:
+def advanced(stack: MemoryStack, numbers: Tensor, memory: Tensor) -> Tensor:
     """The memories [n, memory size] of a stack after one step; what it makes of the step comes first in them."""
     seen, width = stack.trunk(numbers), stack.width
     in_weight, weight, in_bias, bias = stack.memory.all_weights[0]

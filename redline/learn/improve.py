@@ -21,7 +21,7 @@ from redline.learn.adam import Adam
 from redline.learn.config import at_least
 from redline.learn.distinct import Distinct, as_words
 from redline.learn.heads.categorical import MASKED, Categorical
-from redline.learn.judge import Arena, Judge, Likeliest, Verdict, weights_by_age
+from redline.learn.judge import Arena, Judge, Judgement, Likeliest, weights_by_age
 from redline.learn.policy import Policy
 from redline.timing.stopwatch import Stopwatch
 
@@ -188,12 +188,12 @@ def _take(
     how: Improvement,
     seed: int,
     watch: Stopwatch,
-) -> tuple[int, Verdict]:
+) -> tuple[int, Judgement]:
     """Teach as many switches as do better together, those that promise most first. Returns how many that were."""
     old = Policy(policy.encoding, policy.head, policy.network.sizes.hidden, policy.network.sizes.shared)
     old.load(policy.arrays())
     some = switches
-    difference = Verdict(float("nan"), float("nan"), float("nan"))
+    difference = Judgement(float("nan"), float("nan"), float("nan"))
     for _ in range(how.attempts):
         if not some:
             break

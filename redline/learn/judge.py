@@ -115,12 +115,12 @@ class Judge:
         firsts = range(0, self.episodes, BATCH)
         return np.concatenate(self.arena.spread(lambda first: self._play(policy, first), firsts))
 
-    def compare(self, old: Policy, new: Policy) -> Verdict:
+    def compare(self, old: Policy, new: Policy) -> Judgement:
         """How much better the new one does."""
         before, after = self.scores(old), self.scores(new)
         gains = after - before
         stderr = float(gains.std(ddof=1)) / len(gains) ** 0.5 if len(gains) > 1 else float("inf")
-        return Verdict(float(before.mean()), float(after.mean()), stderr)
+        return Judgement(float(before.mean()), float(after.mean()), stderr)
 
     def _play(self, policy: Policy, first: int) -> np.ndarray:
         """The scores of the episodes from `first` on. Env `i` has seed `i`, whatever the batch."""
@@ -141,7 +141,7 @@ class Judge:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """Two policies on the same episodes."""
 
     before: float

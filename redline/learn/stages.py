@@ -27,7 +27,7 @@ from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.evaluate import Trained, load_policy
 from redline.learn.grow import grow
 from redline.learn.improve import Improvement, improve
-from redline.learn.judge import Arena, Judge, Verdict
+from redline.learn.judge import Arena, Judge, Judgement
 from redline.learn.policy import Policy
 from redline.learn.session import Session
 from redline.learn.stored import from_json
@@ -188,7 +188,7 @@ class Chain:
             before = self.result().policy
             grow(policy, before.arrays(), getattr(before.encoding, "names", ()))
 
-    def _verdict(self, number: int, policy: Policy) -> Verdict | None:
+    def _verdict(self, number: int, policy: Policy) -> Judgement | None:
         """How the result of a stage does beside what it began with."""
         stage = self.stages[number]
         if stage.guard is None or not self.done:

@@ -132,7 +132,7 @@ class Trainer:
 
     def _note_repeats(self, rollout: Rollout, metrics: dict[str, float]) -> tuple[str, ...]:
         """Add to the metrics whether deduplication is worth it; a sentence where that has changed."""
-        if not self.config.dedup:
+        if not self.config.dedup or self.policy.memory_size:
             return ()
         repeats = rollout.num_steps / rollout.num_distinct
         before, self._deduplicated = self._deduplicated, repeats >= REPEATS_WORTH_FINDING

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple, Protocol
 import gymnasium as gym
 import numpy as np
 
+from redline.engines.workers.masks import mask_of
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.heads.categorical import Categorical
 from redline.learn.policy import Policy
 from redline.worlds.batch import encoding_of
 from redline.worlds.encoding import Encoding
+from redline.worlds.observations import MASK, Flattener, flattener
 
 LIKELIEST = 5
 """Actions that are told of every decision."""
@@ -102,7 +104,7 @@ class PolicyPlayer:
         row, masks = np.asarray(observation, self._policy.encoding.dtype)[None], None if mask is None else mask[None]
         self._actor.begin(1)
         decision = self._actor.act(row, masks)
-        self._policy.infer(row, masks, self._table)
+        self._policy.infer(row, masks, self._table, self._actor.first_memories())
         number = int(decision.actions[0]) if isinstance(self._policy.head, Categorical) else None
         return Move(decision.for_envs[0], self._likeliest(), float(decision.values[0]), number)
 
@@ -112,6 +114,14 @@ class PolicyPlayer:
         chances = np.exp(self._table[0][0].astype(np.float64))
         order = np.argsort(-chances, kind="stable")[:LIKELIEST]
         return tuple((int(action), float(chances[action])) for action in order if chances[action] > 0)
+
+
+def _stored(flat: Flattener | None, obs: Any, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """An observation as it is stored, and the info with the mask that came in it."""
+    if flat is None:
+        return obs, info
+    mask = obs.get(MASK) if isinstance(obs, dict) else None
+    return flat.flat(obs), info if mask is None else {**info, MASK: np.asarray(mask, np.bool_)}
 
 
 def watch(
@@ -130,12 +140,14 @@ def watch(
     One that has not ended `until` a reading of the monotonic clock is given up.
     """
     encoding = encoding_of(env, env.observation_space)
-    obs, info = env.reset(seed=seed)
+    flat = flattener(env.observation_space)
+    obs, info = _stored(flat, *env.reset(seed=seed))
     start, steps = note(env), []
     numbers = seen(encoding, obs)
     while True:
-        choice = player(obs, info.get("action_mask"))
-        obs, reward, terminated, truncated, info = env.step(choice.action)
+        choice = player(obs, mask_of(env, info))
+        given, reward, terminated, truncated, told = env.step(choice.action)
+        obs, info = _stored(flat, given, told)
         steps.append(WatchedStep(numbers, choice, float(reward), note(env)))
         numbers = seen(encoding, obs)
         if terminated or truncated:

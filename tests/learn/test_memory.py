@@ -13,7 +13,7 @@ from redline.engines import ENGINES, Collecting
 from redline.errors import RedlineError
 from redline.learn.config import PPOConfig, TrainConfig
 from redline.learn.network.layers import Network
-from redline.learn.network.recurrent import Cut, RecurrentNetwork, Stack
+from redline.learn.network.recurrent import Cut, MemoryStack, RecurrentNetwork
 from redline.learn.sequences import Sequences
 from redline.learn.train import Trainer
 
@@ -62,7 +62,7 @@ def test_steps_in_numpy_and_sequences_in_torch_agree(kind, hidden, picture, shar
 @kinds
 def test_loops_and_torch_find_the_same_gradient(kind):
     torch.manual_seed(0)
-    stack, random = Stack(Network(4, 6, (7,), recurrent=kind)), np.random.default_rng(0)
+    stack, random = MemoryStack(Network(4, 6, (7,), recurrent=kind)), np.random.default_rng(0)
     for weights in stack.memory.parameters():
         torch.nn.init.normal_(weights, std=0.5)
     begins = random.random((11, 3)) < 0.2

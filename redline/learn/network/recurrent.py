@@ -20,7 +20,7 @@ _HALF = np.float32(0.5)
 KINDS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 
-class Stack(nn.Module):
+class MemoryStack(nn.Module):
     """Hidden layers and the memory behind them."""
 
     def __init__(self, network: Network) -> None:
@@ -73,8 +73,8 @@ class RecurrentNetwork(FlatModule):
         super().__init__()
         self.sizes = network
         self.convs = convs(network) if network.picture else None
-        self.stack = Stack(network)
-        self.critic_stack = None if network.shared else Stack(network)
+        self.stack = MemoryStack(network)
+        self.critic_stack = None if network.shared else MemoryStack(network)
         self.actor = linear(self.stack.width, network.num_seeing, gain=0.01)
         self.critic = linear(self.stack.width, 1, gain=1.0)
         self.free = free_parameters(network.num_free)

@@ -53,7 +53,7 @@ ACTION = np.dtype(
 )
 
 
-class Columns(NamedTuple):
+class ScenarioColumns(NamedTuple):
     """Where the parts of a host's row begin in an observation; the address comes first."""
 
     compromised: int
@@ -84,7 +84,7 @@ class NetworkTables(NamedTuple):
     subnet_of: np.ndarray  # int64 [H]
     discovery: np.ndarray  # float32 [H]
     rows: np.ndarray  # float32 [H, columns]  all that is to be known about each host, beside what changes
-    columns: Columns
+    columns: ScenarioColumns
     places: Places
     public: int  # mask of subnets
     goals: int  # hosts to become root on
@@ -119,13 +119,13 @@ def _mask(subnets: Iterable[int]) -> int:
     return sum(1 << subnet for subnet in subnets)
 
 
-def columns_of(scenario: AttackScenario) -> Columns:
+def columns_of(scenario: AttackScenario) -> ScenarioColumns:
     """Where things stand in a host's row."""
     first = sum(scenario.address_bounds)
     os = first + 6
     services = os + len(scenario.os)
     processes = services + len(scenario.services)
-    return Columns(
+    return ScenarioColumns(
         compromised=first,
         reachable=first + 1,
         discovered=first + 2,
