@@ -26,7 +26,7 @@ from redline.learn import checkpoint
 from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.evaluate import Trained, load_policy
 from redline.learn.grow import grow
-from redline.learn.improve import Improvement, improve
+from redline.learn.improve import Improvement, improve, total_gain
 from redline.learn.judge import Arena, Judge, Judgement
 from redline.learn.policy import Policy
 from redline.learn.session import Session
@@ -168,8 +168,8 @@ class Chain:
             number, policy,
             {
                 "kind": "improve", "seconds": time.monotonic() - started, "steps": 0, "episodes": 0,
-                "kept": any(each.taken for each in gains), "before": gains[0].before, "after": gains[-1].after,
-                "stderr": gains[-1].stderr, "switches": sum(each.taken for each in gains),
+                "kept": any(each.taken for each in gains), "switches": sum(each.taken for each in gains),
+                "before": gains[0].before, "after": gains[0].before + total_gain(gains), "stderr": gains[0].stderr,
             },
         )  # fmt: skip
 
