@@ -50,7 +50,7 @@ class Improve:
 
 def run(arguments: list[str]) -> int:
     """Parse, improve, print."""
-    from redline.learn.improve import Improvement
+    from redline.learn.improve import Improvement, total_gain
 
     kind = combine("Command", what=Improve, how=Improvement, output=Output)
     kind.__doc__ = ABOUT
@@ -59,13 +59,13 @@ def run(arguments: list[str]) -> int:
     trained = _trained(what.policy)
     gains, breakdown = _improve(trained, command.how, what, output)
     found = _save(trained, gains, breakdown, what)
+    after = gains[0].before + total_gain(gains)
     if output.json:
-        data = {"run": str(found.path), "before": gains[0].before, "after": gains[-1].after}
+        data = {"run": str(found.path), "before": gains[0].before, "after": after}
         print_json({**data, "rounds": [each.to_json() for each in gains]})
     else:
-        first, last = gains[0], gains[-1]
         out.print(
-            f"Score: {first.before:.2f} → [bold]{last.after:.2f}[/bold] (± {last.stderr:.2f}), "
+            f"Score: {gains[0].before:.2f} → [bold]{after:.2f}[/bold] (± {gains[0].stderr:.2f}), "
             f"{sum(each.taken for each in gains)} switches.\nRun folder: {found.path}",
             soft_wrap=True,
         )

@@ -86,6 +86,7 @@ def begin(preset: Preset, name: str, command: Any, given: frozenset[str], query:
     say = say_to(command.output)
     say("Loading torch …")
     from redline.learn.stages import Chain, plan_config, smaller
+    from redline.learn.train import warm_up
 
     asked = dataclasses.replace(command.training, total_steps=None, env_options=_options(command, given, query))
     stages = preset.stages(asked)
@@ -93,6 +94,7 @@ def begin(preset: Preset, name: str, command: Any, given: frozenset[str], query:
     stages = [dataclasses.replace(each, config=dataclasses.replace(each.config, **sizes)) for each in stages]
     if command.training.total_steps is not None:
         stages = smaller(stages, command.training.total_steps)
+    warm_up(stages[0].config)  # refuses what cannot be trained before there is a run folder
     called = next(key for key, each in world_of(name).presets.items() if each is preset)
     data = plan_config(called, stages)
     folder = command.folder
@@ -101,7 +103,8 @@ def begin(preset: Preset, name: str, command: Any, given: frozenset[str], query:
     say(f"Preset {called}: {preset.about}. {len(stages)} stages on {name} ({options}), run {run.path}")
     if command.plan.preset is None:
         say("Nothing was said about the training, so this preset is followed; --preset none trains by PPO alone.")
-    return _follow(Chain(run, command.saving, warn_on_stderr, say), folder.eval_episodes, command.output)
+    chain = Chain(run, command.saving, warn_on_stderr, say, trust=True)
+    return _follow(chain, folder.eval_episodes, command.output)
 
 
 def is_plan(path: Path) -> bool:
@@ -114,24 +117,21 @@ def resume(command: Any) -> int:
     say = say_to(command.output)
     say("Loading torch …")
     from redline.learn.stages import Chain
-    from redline.learn.trust import require_trusted
+    from redline.learn.train import warm_up
 
-    run = Run.open(command.resume.resume)
-    require_trusted(run.config, run.path, command.resume.trust)
-    chain = Chain(run, command.saving, warn_on_stderr, say)
+    chain = Chain(Run.open(command.resume.resume), command.saving, warn_on_stderr, say, command.resume.trust)
+    if any(chain.left()):
+        warm_up(chain.config)
     return _follow(chain, command.resume.eval_episodes, command.output)
 
 
 def _follow(chain: Chain, eval_episodes: int | None, output: Output) -> int:
     """Do the stages that are left, then score and report."""
-    from redline.learn.train import warm_up
-
     say, started, before = say_to(output), time.monotonic(), chain.step
     with chain.run.locked():
         left = list(chain.left())
         if not left:
             return _finished(chain, output)
-        warm_up(left[0][1].config)
         try:
             for number, stage in left:
                 say(f"Stage {number + 1} of {len(chain.stages)}, {stage.name}: {_describe(stage)}")

@@ -119,6 +119,11 @@ class Gains:
         return asdict(self)
 
 
+def total_gain(gains: Sequence[Gains]) -> float:
+    """What all rounds gained together; each is judged on episodes of its own."""
+    return sum(each.after - each.before for each in gains)
+
+
 class Moments(NamedTuple):
     """What a policy met while it played, moment by moment, and the information states that they belong to."""
 

@@ -26,7 +26,7 @@ from redline.learn import checkpoint
 from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.evaluate import Trained, load_policy
 from redline.learn.grow import grow
-from redline.learn.improve import Improvement, improve
+from redline.learn.improve import Improvement, improve, total_gain
 from redline.learn.judge import Arena, Judge, Judgement
 from redline.learn.policy import Policy
 from redline.learn.session import Session
@@ -41,6 +41,8 @@ from redline.timing.stopwatch import Stopwatch
 from redline.version import __version__
 
 Say = Callable[[str], None]
+COUNTS = ("step", "update", "episodes")
+"""Columns of the metrics that go on counting from stage to stage."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +168,8 @@ class Chain:
             number, policy,
             {
                 "kind": "improve", "seconds": time.monotonic() - started, "steps": 0, "episodes": 0,
-                "kept": any(each.taken for each in gains), "before": gains[0].before, "after": gains[-1].after,
-                "stderr": gains[-1].stderr, "switches": sum(each.taken for each in gains),
+                "kept": any(each.taken for each in gains), "switches": sum(each.taken for each in gains),
+                "before": gains[0].before, "after": gains[0].before + total_gain(gains), "stderr": gains[0].stderr,
             },
         )  # fmt: skip
 
@@ -180,7 +182,7 @@ class Chain:
 
     def result(self) -> Trained:
         """The policy after the latest stage that is over."""
-        return load_policy(self.folder(len(self.done) - 1) / RESULT)
+        return load_policy(self.folder(len(self.done) - 1) / RESULT, trust=True)
 
     def _begin_with(self, policy: Policy) -> None:
         """Have a fresh policy begin with what was learned before."""
@@ -215,31 +217,17 @@ class Chain:
 
     def _gather(self) -> None:
         """Metrics and times of all stages so far, as those of one run."""
-        folders = [self.folder(number) for number in range(len(self.done))]
-        times = [Run.open(each).read_json(BREAKDOWN) for each in folders if (each / BREAKDOWN).exists()]
-        self.run.write_json(BREAKDOWN, self.breakdown_of(times).to_json())
+        runs = [Run.open(self.folder(number)) for number in range(len(self.done))]
+        times = [Breakdown.from_json(each.read_json(BREAKDOWN)) for each in runs if (each.path / BREAKDOWN).exists()]
+        self.run.write_json(BREAKDOWN, merge(times).to_json())
         self.run.metrics.unlink(missing_ok=True)
         with MetricsLog(self.run.metrics, warn=self._warn) as log:
-            step = episodes = updates = 0
-            for number, folder in enumerate(folders):
-                if not (folder / self.run.metrics.name).exists():
-                    continue
-                rows = _rows(load_metrics(folder / self.run.metrics.name))
+            before = dict.fromkeys(COUNTS, 0)
+            for number, run in enumerate(runs, 1):
+                rows = _rows(load_metrics(run.metrics)) if run.metrics.exists() else []
                 for row in rows:
-                    moved = {
-                        "step": int(row["step"]) + step,
-                        "update": int(row["update"]) + updates,
-                        "episodes": int(row["episodes"]) + episodes,
-                    }
-                    log.append({**row, **moved, "stage": number + 1})
-                step, episodes, updates = (
-                    step + int(rows[-1]["step"]), episodes + int(rows[-1]["episodes"]), updates + int(rows[-1]["update"]),
-                )  # fmt: skip
-
-    @staticmethod
-    def breakdown_of(times: list[dict[str, Any]]) -> Breakdown:
-        """The times of several stages, added up."""
-        return merge(Breakdown.from_json(each) for each in times)
+                    log.append({**row, **_added(before, row), "stage": number})
+                before = _added(before, rows[-1]) if rows else before
 
 
 def plan_config(preset: str, stages: list[PlanStage]) -> dict[str, Any]:
@@ -262,3 +250,7 @@ def seeded(stages: list[PlanStage], seed: int) -> list[PlanStage]:
 
 def _rows(metrics: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     return [{name: float(column[k]) for name, column in metrics.items()} for k in range(len(metrics["step"]))]
+
+
+def _added(counts: dict[str, int], row: dict[str, Any]) -> dict[str, int]:
+    return {name: count + int(row[name]) for name, count in counts.items()}
