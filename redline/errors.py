@@ -14,6 +14,10 @@ class RedlineError(Exception):
     exit_code = 2
 
 
+class Abandoned(BaseException):
+    """Raised out of a collect that takes too long to wait for after Ctrl-C. No failure of whatever it is raised in."""
+
+
 def unknown(what: str, given: str, known: Iterable[str]) -> RedlineError:
     """The error for a name that does not exist, with the nearest one that does."""
     names = list(known)

@@ -98,6 +98,11 @@ def latest(folder: Path) -> Path:
     return found[0]
 
 
+def has_any(folder: Path) -> bool:
+    """Whether there is a checkpoint in `folder`."""
+    return bool(_newest_first(folder))
+
+
 def resolve(path: Path) -> Path:
     """The checkpoint that a user means by a run folder, its checkpoints folder, or a checkpoint itself."""
     if not path.exists():
