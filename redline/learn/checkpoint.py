@@ -254,6 +254,8 @@ def _read_file(file: Path, num_bytes: int, sha256: str) -> bytes:
 
 
 def _read_bytes(file: Path) -> bytes:
+    if file.exists() and not file.is_file():  # a pipe would keep us waiting for ever
+        raise _Damage(f"{file} is no file.")
     try:
         return file.read_bytes()
     except FileNotFoundError as error:
