@@ -25,7 +25,9 @@ def sections(run: Run) -> list[Section]:
 
 def _is_ours(score: dict[str, Any]) -> bool:
     """Whether a score tells under which rules, against whom and over how many steps."""
-    return isinstance(score.get("length"), int) and all(isinstance(score.get(name), str) for name in ("rules", "red_agent"))
+    return isinstance(score.get("length"), int) and all(
+        isinstance(score.get(name), str) for name in ("rules", "red_agent")
+    )
 
 
 def _line(score: dict[str, Any]) -> list[object]:
