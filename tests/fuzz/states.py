@@ -28,7 +28,7 @@ class Subject:
         typed: dict[str, Any] = {key: True if value == "true" else value for key, value in options.items()}
         if "wafers" in typed:
             typed["wafers"] = int(typed["wafers"])
-        ppo = PPOConfig(elite=2, epochs=1)
+        ppo = PPOConfig(elite=2 if name.startswith("petri") else 0, epochs=1)
         config = TrainConfig(
             name, typed, num_envs=3, num_steps=6, total_steps=10**9, hidden=(4,), threads=1, reuse=1, ppo=ppo
         )
