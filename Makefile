@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS   ?= 2  # processes that run tests at the same time
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: docs train test again quick slow-list lint format bench soak clean help
+.PHONY: docs train test again quick slow-list lint format bench soak fuzz clean help
 .DEFAULT_GOAL := help
 
 train: $(VENV)/.installed ## train a CAGE-2 defender (two minutes), score it beside the published board, write its report
@@ -43,6 +43,9 @@ soak: $(VENV)/.installed-dev ## train for 10 minutes while something fails every
 docs: $(VENV)/.installed-docs ## build the manual as one searchable site in build/site
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "Read it: $(BIN)/python -m http.server --directory build/site"
+
+fuzz: $(VENV)/.installed-dev ## give every reader 100,000 inputs that are almost right, and compiled worlds 10,000 wrong states
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 clean: ## remove the virtual environment, caches and build products; runs/ stays
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

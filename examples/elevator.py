@@ -17,6 +17,7 @@ RECORD = np.dtype([
     ("waiting", np.int8, (FLOORS, FLOORS)),  # how many wait on each floor, by where they want to go
     ("origin", np.int8), ("target", np.int8),  # who comes next: what chance decides
 ])  # fmt: skip
+RANGES = {"floor": (0, 4), "riding": (0, 127), "waiting": (0, 127), "origin": (-1, 4), "target": (0, 4)}
 SEEN = redline.packed({"floor": FLOORS - 1} | {f"{what} {k}": 1 for what in ("call", "button") for k in range(FLOORS)})
 PLACES = SEEN.places
 
@@ -71,14 +72,13 @@ def allow(env, settings, mask, i):
 class Options:
     rate: float = 0.3
     """How likely somebody comes in a step."""
-    max_steps: int = 200
-    """Steps of an episode."""
+    max_steps: int = 200  # of an episode
 
 
 def rules(options):
     return redline.Rules(
         RECORD, 3, SEEN, begin, play, observe, allow, chance, Settings(options.rate), options.max_steps,
-        action_names=("up", "down", "open"),
+        action_names=("up", "down", "open"), ranges=RANGES,
     )  # fmt: skip
 
 

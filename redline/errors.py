@@ -14,9 +14,13 @@ class RedlineError(Exception):
     exit_code = 2
 
 
+class Abandoned(BaseException):
+    """Raised out of a collect that takes too long to wait for after Ctrl-C. No failure of whatever it is raised in."""
+
+
 def unknown(what: str, given: str, known: Iterable[str]) -> RedlineError:
     """The error for a name that does not exist, with the nearest one that does."""
-    names = list(known)
+    names, given = list(known), given if isinstance(given, str) else repr(given)[:60]
     nearest = difflib.get_close_matches(given.lower(), [name.lower() for name in names], n=1, cutoff=0.4)
     hint = ""
     if nearest:

@@ -145,6 +145,19 @@ def load_metrics(path: Path) -> dict[str, np.ndarray]:
     return {column: _as_array([row[k] for row in rows]) for k, column in enumerate(columns)}
 
 
+def load_numbers(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """The columns of a metrics file, of which those called `names` hold numbers, in one row at least."""
+    found = load_metrics(path)
+    for name in names:
+        if name not in found or found[name].dtype.kind != "f":
+            raise RedlineError(
+                f"{path} has no numbers called {name!r}. It was not written by `redline train`, or is damaged."
+            )
+        if not len(found[name]):
+            raise RedlineError(f"There are no updates in {path} yet. Pass a run that has made one.")
+    return found
+
+
 def _as_array(cells: list[str]) -> np.ndarray:
     try:
         return np.array([float(cell or "nan") for cell in cells], dtype=np.float64)

@@ -9,6 +9,8 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import resource
+import shutil
 import signal
 import sys
 import threading
@@ -21,6 +23,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Generic, NamedTuple, TypeVar
 
+MOST_FILES = 1 << 20
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 _environment_lock = threading.Lock()
@@ -115,6 +118,48 @@ def end_with_parent(told_by_kernel: bool = True) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if _parent_is_gone(0):  # before we asked to be told
         os._exit(1)
+
+
+def guard_children(main: int = 0, folder: str | None = None) -> None:
+    """In a new process, before it has threads: whatever it starts ends with it, however it ends.
+
+    It leads a process group of its own. A second process, which does nothing else, is told by the kernel when it is gone,
+    and kills what is left of the group. Who leaves the group on purpose, as a daemon does, is beyond this. If process `main`
+    is gone then, too, without tidying up, its temporary `folder` is removed.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError):
+        os.setpgid(0, 0)
+    leader = os.getpid()
+    if os.getpgid(0) == leader and os.fork() == 0:
+        _end_group_with(leader, main, folder)
+
+
+def _end_group_with(leader: int, main: int, folder: str | None) -> None:
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        os.closerange(0, most if most > 0 else MOST_FILES)  # no pipe may seem to be open because of us
+        while os.getppid() == leader:
+            signal.sigtimedwait({signal.SIGTERM}, 10.0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
+        if folder is not None and not _is_alive(main):
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os._exit(0)
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process is there, and not merely unburied."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def step_back() -> None:

@@ -209,11 +209,28 @@ def _cannot_begin(path: Path, error: OSError) -> RedlineError:
 
 
 def _read_json(path: Path) -> Any:
+    if path.exists() and not path.is_file():  # a pipe would keep us waiting for ever
+        raise RedlineError(f"{path} is no file. Put it right or use another run.")
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise RedlineError(f"{path} is missing.") from error
     except OSError as error:
         raise RedlineError(f"{path} cannot be read: {reason(error)}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RedlineError(f"{path} is not valid JSON ({error}). Put it right or use another run.") from error
+
+
+def scores_in(run: Run) -> list[dict[str, Any]]:
+    """The scores of a run, if any, each with numbers for its mean, stderr and episodes."""
+    if not (run.path / SCORES).exists():
+        return []
+    found = run.read_json(SCORES)
+    scores = found.get("scores", []) if isinstance(found, dict) else None
+    for each in scores if isinstance(scores, list) else [None]:
+        numbers = [each.get(name) for name in ("mean", "stderr", "episodes")] if isinstance(each, dict) else [None]
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise RedlineError(
+                f"{run.path / SCORES} holds no scores. Delete it, and score the run again: redline eval."
+            )
+    return scores or []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
 
+from redline.cli.streams import kept_clean, make_writable
 from redline.errors import RedlineError, unknown
 from redline.version import __version__
 
@@ -34,17 +36,34 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 done, 1 a check or an env failed, 2 bad input, 130, 143 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    make_writable()
     try:
-        return _dispatch(arguments)
+        with kept_clean("--json" in arguments):
+            return _dispatch(arguments)
     except RedlineError as error:
         print(f"redline: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("redline: interrupted", file=sys.stderr)
         return 130
+    except MemoryError:
+        print(
+            "redline: there is not enough memory for this. Try fewer envs (--num-envs), or a smaller net.",
+            file=sys.stderr,
+        )
+        return 1
     except BrokenPipeError:  # the reader of our output has left, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        return _refused(error)
+
+
+def _refused(error: OSError) -> int:
+    """One line for what the operating system does not let us do: a full disk, a name that is too long, a file in the way."""
+    where = f"{error.filename}: " if error.filename is not None else ""
+    print(f"redline: {where}{error.strerror or error}.", file=sys.stderr)
+    return 1 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else 2
 
 
 def _dispatch(arguments: list[str]) -> int:

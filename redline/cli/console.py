@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.errors import MarkupError
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from redline.cli.options import Output
+from redline.cli.streams import answers
+
+MARKUP = re.compile(r"\[(?!(/|/?(bold|dim)( red| green)?)\])")
+"""What looks like the beginning of markup, and is none of ours."""
 
 
 class _Out(Console):
-    """A console whose reader may leave, as `| head` does: that is no failure."""
+    """A console whose reader may leave, as `| head` does: that is no failure. It knows two kinds of markup, bold and dim.
+
+    Names of files may hold anything, brackets too.
+    """
 
     def on_broken_pipe(self) -> None:
         """Let the command end quietly."""
         raise BrokenPipeError
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text with markup; text whose markup makes no sense stands for itself."""
+        try:
+            return super().render_str(MARKUP.sub(r"\\[", text), **options)
+        except MarkupError:
+            return super().render_str(text, **{**options, "markup": False})
 
 
 out = _Out(highlight=False, width=None if sys.stdout.isatty() else 120)
@@ -28,7 +45,7 @@ err = Console(stderr=True, highlight=False)
 
 def print_json(data: dict[str, Any]) -> None:
     """One JSON object on standard output; NaN becomes null."""
-    print(json.dumps(_plain(data), indent=2, allow_nan=False))
+    print(json.dumps(_plain(data), indent=2, allow_nan=False), file=answers(), flush=True)
 
 
 def _plain(value: Any) -> Any:

@@ -197,12 +197,13 @@ def _go(
         if session.trainer.progress >= 1.0 and (session.run.path / REPORT).exists():  # which is written last
             return _already_finished(session, output)
         started, step_before = time.monotonic(), session.trainer.step
-        interrupt, trouble = train_session(session, output)
-        seconds = time.monotonic() - started
-        if isinstance(trouble, NotFinite):
-            raise _spoiled(trouble, session)
-        saved = session.save()
-        session.close()
+        with contextlib.ExitStack() as listening:
+            interrupt, trouble = train_session(session, output, listening)
+            seconds = time.monotonic() - started
+            if isinstance(trouble, NotFinite):
+                raise _spoiled(trouble, session)
+            saved = session.save()
+            session.close()
         if trouble:
             raise _stopped(trouble, session, saved)
         if interrupt:
@@ -218,6 +219,10 @@ def _go(
                 f"redline: interrupted while scoring. Nothing is lost; score with: redline train --resume {path}"
             )
             return 130
+    if not saved:
+        warn_on_stderr(
+            f"redline: no checkpoint of step {session.trainer.step:,} could be written: this policy is lost."
+        )
     if output.json:
         print_json(summary)
     elif output.quiet:
@@ -225,8 +230,9 @@ def _go(
     else:
         print_times(session.breakdown)
         print_result(summary, graded)
-        _print_next(session)
-    return 0
+        if saved:
+            _print_next(session)
+    return 0 if saved else 1
 
 
 def _already_finished(session: Session, output: Output) -> int:
@@ -278,7 +284,7 @@ def _resumed(folder: Folder, saving: Saving, say: Say, claims: contextlib.ExitSt
 
 
 def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims: contextlib.ExitStack) -> Session:
-    from redline.learn.session import Session
+    from redline.learn.session import Session, held_back
     from redline.learn.train import Trainer, warm_up
     from redline.learn.transfer import adopt_weights
 
@@ -287,6 +293,7 @@ def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims
     if folder.from_run is not None:
         say(adopt_weights(trainer, folder.from_run, folder.trust))
     data = config_to_json(trainer.config)
+    claims.enter_context(held_back())  # from here on there is a run to leave in order
     found = (
         Run.at(folder.run_dir, data) if folder.run_dir else Run.create(folder.runs, config.env.replace("/", "-"), data)
     )
@@ -300,11 +307,17 @@ def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims
     return Session.begin(found, trainer, saving, warn_on_stderr)
 
 
-def train_session(session: Session, output: Output) -> tuple[Interrupt, RedlineError | None]:
-    """Train to the end, or until a signal or envs that cannot be mended. Returns the signal and the trouble, if any."""
+def train_session(
+    session: Session, output: Output, listening: contextlib.ExitStack | None = None
+) -> tuple[Interrupt, RedlineError | None]:
+    """Train to the end, or until a signal or envs that cannot be mended. Returns the signal and the trouble, if any.
+
+    Signals are listened for until `listening` is closed, so that none can cut short what is done at the end.
+    """
     from redline.engines.faults import EnvTrouble
+    from redline.errors import Abandoned
     from redline.learn.finite import NotFinite
-    from redline.learn.session import Abandoned, Interrupt
+    from redline.learn.session import Interrupt
 
     interrupt, say = Interrupt(may_abandon=lambda: session.trainer.collecting), say_to(output)
     trainer = session.trainer
@@ -313,9 +326,10 @@ def train_session(session: Session, output: Output) -> tuple[Interrupt, RedlineE
         of_run = part * trainer.config.num_envs * trainer.config.num_steps / (trainer.config.steps_goal or math.inf)
         watcher.show(min(1.0, trainer.progress + of_run), f"update {trainer.number + 1}: {part:.0%} collected")
 
-    with interrupt.listening(), Watcher(output) as watcher, heard_by(collecting):
+    with contextlib.ExitStack() as here, Watcher(output) as watcher, heard_by(collecting):
+        (listening or here).enter_context(interrupt.listening())
         try:
-            for update in session:
+            for update in () if interrupt else session:
                 rate = update.steps / update.breakdown.total_seconds
                 text = (
                     f"{short(update.step)} steps{_doing(update.metrics, session.trainer.world)}  {short(rate)} steps/s"

@@ -177,7 +177,8 @@ def _do(chain: Chain, number: int, stage: PlanStage, output: Output) -> int:
 
 
 def _improve(chain: Chain, number: int) -> int:
-    from redline.learn.session import Abandoned, Interrupt
+    from redline.errors import Abandoned
+    from redline.learn.session import Interrupt
 
     interrupt = Interrupt(may_abandon=lambda: True)
     with interrupt.listening(), contextlib.suppress(Abandoned):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,12 @@ class Failure:
     step: int  # steps its episode had finished
     action: Any = None
     traceback: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where an exception was raised, and of which kind; empty where none was."""
+        lines = [line.strip() for line in self.traceback.splitlines() if line.strip().startswith("File ")]
+        return f"{self.during} {lines[-1]} {self.what.partition(':')[0]}" if lines else ""
 
     @property
     def lost(self) -> int:
@@ -130,9 +136,12 @@ class Supervisor:
         self._times: Counter[int] = Counter()
         self._slowest = 0.0
         self._told: set[str] = set()
+        self._alike: dict[str, set[int]] = {}  # until an episode ends: who failed at the same place in the same way
+        self._any_finished = False
 
-    def finished(self, envs: Iterable[int]) -> None:
+    def finished(self, envs: Collection[int] | np.ndarray) -> None:
         """These envs finished an episode: their budget is whole again."""
+        self._any_finished = self._any_finished or any(True for _ in envs)
         if self._in_a_row:
             for env in envs:
                 self._in_a_row.pop(int(env), None)
@@ -160,10 +169,23 @@ class Supervisor:
                 f"{_capital(cause)}. That is failure {tries} of this env since it last finished an episode, "
                 f"more than --max-restarts {budget} allows.{trace}"
             )
+        if self._is_a_bug(cause):
+            raise EnvTrouble(
+                f"{_capital(cause)}. All {len(self.seeds)} envs have failed at the same place in the same way before any "
+                f"episode ended, so another try would, too.{trace}"
+            )
         self.restarts += 1
         self.warn(f"redline: {cause}. {_begin_anew(envs)} ({_lost(lost)}, restart {tries} of {budget}).{brief}")
         self._sleep(0.0 if tries == 1 else min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 2)))
         return self._reseeded(envs)
+
+    def _is_a_bug(self, cause: Failure | Death) -> bool:
+        """Whether every env has raised the same at the same place, one of them twice at least, and none came to an end."""
+        if self._any_finished or not isinstance(cause, Failure) or not cause.place:
+            return False
+        alike = self._alike.setdefault(cause.place, set())
+        alike.add(cause.env)
+        return len(alike) == len(self.seeds) and sum(self._in_a_row.values()) > 1
 
     def _drop(self, cause: Failure | Death, culprit: int, envs: list[int], lost: int, trace: str) -> list[int]:
         self.dropped[culprit] = True

@@ -18,6 +18,7 @@ from redline.learn.agent import Agent, describe
 from redline.learn.config import Saving, TrainConfig, config_to_json, recipe
 from redline.learn.evaluate import Subject, Trained, scoring_of
 from redline.learn.prepare import prepared
+from redline.learn.restoring import refusing, require_numbers
 from redline.learn.session import Session
 from redline.learn.settings import sort_settings, with_settings
 from redline.learn.train import Trainer, Update, below, make_policy
@@ -186,7 +187,9 @@ def load(path: PathLike, *, env: Any = None, seed: int = 0, trust: bool = False)
     scale = found.arrays.get("ppo.scale")
     unit = (1.0 if scale is None else float(scale[0])) / config.ppo.reward_scale
     weights = below(found.arrays, "policy")
-    return Agent(config, describe(config), weights, step=found.step, path=found.path, unit=unit, seed=seed)
+    with refusing(str(found.path)):
+        require_numbers(weights, "policy")
+        return Agent(config, describe(config), weights, step=found.step, path=found.path, unit=unit, seed=seed)
 
 
 def _config_in(found: checkpoint.Checkpoint, env: Any, trust: bool) -> TrainConfig:

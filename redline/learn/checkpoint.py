@@ -98,6 +98,11 @@ def latest(folder: Path) -> Path:
     return found[0]
 
 
+def has_any(folder: Path) -> bool:
+    """Whether there is a checkpoint in `folder`."""
+    return bool(_newest_first(folder))
+
+
 def resolve(path: Path) -> Path:
     """The checkpoint that a user means by a run folder, its checkpoints folder, or a checkpoint itself."""
     if not path.exists():
@@ -249,6 +254,8 @@ def _read_file(file: Path, num_bytes: int, sha256: str) -> bytes:
 
 
 def _read_bytes(file: Path) -> bytes:
+    if file.exists() and not file.is_file():  # a pipe would keep us waiting for ever
+        raise _Damage(f"{file} is no file.")
     try:
         return file.read_bytes()
     except FileNotFoundError as error:

@@ -91,10 +91,10 @@ class Experience:
         if actions.shape != (*shape, *(space.shape or ())):
             raise Unfit(f"its actions are of shape {list(actions.shape)}, not {list(shape)}")
         if isinstance(space, gym.spaces.Discrete):
-            _require_whole(actions)
+            require_like({"actions": actions}, {"actions": np.zeros(actions.shape, space.dtype)}, "experience")
             require_in_range("actions", actions, {"": (-1, int(space.n) - 1)})
         elif isinstance(space, gym.spaces.MultiDiscrete):
-            _require_whole(actions)
+            require_like({"actions": actions}, {"actions": np.zeros(actions.shape, space.dtype)}, "experience")
             if (actions < -1).any() or (actions >= space.nvec).any():
                 raise Unfit("its actions are beyond those that there are")
         elif actions.dtype.kind == "f":

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from redline.errors import RedlineError
+from redline.errors import Abandoned, RedlineError
 from redline.files import guarded
 from redline.learn import checkpoint
 from redline.learn.best import Best
-from redline.learn.config import Saving, config_to_json
+from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.loggers import Loggers
 from redline.learn.train import Trainer, Update
 from redline.learn.trust import require_checkable, stored_config
@@ -24,6 +24,7 @@ from redline.runs import BEST, BREAKDOWN, CONFIG, REPORT, SCORES, SEARCH_STATE, 
 from redline.signature import is_signed, signed
 from redline.timing.breakdown import Breakdown, merge
 from redline.version import __version__
+from redline.worlds.registry import is_compiled
 
 
 def find_run(path: Path) -> Run:
@@ -37,8 +38,21 @@ PATIENCE_SECONDS = 2.0
 """How long the update under way may take after Ctrl-C before its collect is broken off."""
 
 
-class Abandoned(BaseException):
-    """Raised out of a collect that takes too long to wait for after Ctrl-C."""
+SAME_SECONDS = 1.0
+"""Signals as close together as this are one."""
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Has Ctrl-C wait until somebody listens for it, or the block ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Interrupt:
@@ -50,6 +64,7 @@ class Interrupt:
 
     def __init__(self, may_abandon: Callable[[], bool] = lambda: False) -> None:
         self.signal: int | None = None
+        self._noticed = 0.0
         self._may_abandon = may_abandon
 
     def __bool__(self) -> bool:
@@ -63,8 +78,9 @@ class Interrupt:
     @contextmanager
     def listening(self) -> Iterator[Interrupt]:
         """Listen until the block ends."""
-        before = {number: signal.signal(number, self._notice) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self._notice) for number in ENDING}
         before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._abandon)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         try:
             yield self
         finally:
@@ -73,10 +89,12 @@ class Interrupt:
                 signal.signal(number, handler)
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
-        if self:
+        if self and time.monotonic() - self._noticed > SAME_SECONDS:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        self.signal = number
+        if self:
+            return  # the same Ctrl-C once more: a shell, or `timeout`, may tell a process and its group
+        self.signal, self._noticed = number, time.monotonic()
         signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS, 0.2)
 
     def _abandon(self, number: int, frame: FrameType | None) -> None:
@@ -131,7 +149,7 @@ class Session:
             config = dataclasses.replace(config, total_steps=total_steps, total_episodes=None)
         trainer = Trainer(config)
         if not trainer.restore(found.arrays, found.values, str(found.path)):
-            warn(f"{trainer.config.env} cannot save its envs: they begin new episodes.")
+            warn(f"The checkpoint holds no envs ({_why_no_envs(config)}): they begin new episodes.")
         later = [each for each in run.checkpoints.glob(f"{STEP}*") if each.name > found.path.name]
         if later:
             warn(f"Going on from step {found.step:,}: the {len(later)} checkpoints after it are deleted.")
@@ -179,6 +197,8 @@ class Session:
             self.save()
 
     def _write_checkpoint(self) -> None:
+        if not self.trainer.is_savable and checkpoint.has_any(self.run.checkpoints):
+            return  # the envs are in the middle of something: what there is goes on exactly, and this would not
         arrays, values = self.trainer.snapshot()
         values |= self._about()
         folder, keep = self.run.checkpoints, self.saving.keep
@@ -213,3 +233,12 @@ def _row(update: Update) -> dict[str, Any]:
     seconds = update.breakdown.total_seconds
     timing = {"seconds": round(seconds, 6), "steps_per_second": round(update.steps / seconds)}
     return {"step": update.step, "update": update.number, "episodes": update.episodes, **update.metrics, **timing}
+
+
+def _why_no_envs(config: TrainConfig) -> str:
+    """Why a checkpoint has none, as far as the settings tell."""
+    if config.engine in ("pool", "ray"):
+        return f"engine {config.engine} plays whole episodes elsewhere"
+    if not is_compiled(config.env):
+        return f"{config.env} is Python, which cannot be saved without running code from a file"
+    return "one had failed, or a step was under way"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,6 +34,11 @@ from redline.worlds.batch import encoding_of
 from redline.worlds.loading import load_object
 from redline.worlds.registry import is_compiled, world_of
 from redline.worlds.world import World
+
+Saved = tuple[dict[str, np.ndarray], dict[str, Any]]
+"""A snapshot of a run: arrays, and plain values."""
+SLOW_COLLECT = 0.5
+"""Seconds. A collect that takes as long may be broken off, so a snapshot is taken before it."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,8 @@ class Trainer:
         self.collecting = False  # whether an update is under way and has changed nothing yet
         self.updating = False  # whether an update is under way
         self._deduplicated = config.dedup
+        self._before: Saved | None = None  # a snapshot from before the collect under way, where that may take long
+        self._collect_seconds = SLOW_COLLECT  # of the latest collect
         self._earlier: deque[Rollout] = deque(maxlen=config.reuse)
         self.elite = Elite(config.ppo.elite)
         if config.warm_start is not None:
@@ -105,12 +113,15 @@ class Trainer:
         """Collect once and learn from it."""
         watch, config = self.watch, self.config
         self.actor.version = self.number
+        self._before = self.snapshot() if self._collect_seconds >= SLOW_COLLECT else None
+        began = time.monotonic()
         self.collecting = self.updating = True
         with watch.span("collect"):
             rollout = self.engine.collect(self.actor, config.num_steps, watch)
             while not rollout.num_steps:  # every episode was lost; the restart budget ends this if it goes on
                 rollout = self.engine.collect(self.actor, config.num_steps, watch)
-        self.collecting = False
+        self.collecting, self._before = False, None
+        self._collect_seconds = time.monotonic() - began
         with watch.span("learn"):
             to_imitate = self._models(rollout)
             metrics = self.ppo.update(rollout, watch, self.progress, tuple(self._earlier), to_imitate)
@@ -172,8 +183,18 @@ class Trainer:
             return {}
         return {"restarts": float(faults.restarts), "lost_episodes": float(faults.lost_episodes)}
 
-    def snapshot(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values from which `restore` continues bit for bit."""
+    @property
+    def is_savable(self) -> bool:
+        """Whether a snapshot would hold all there is: not within a collect, unless one was taken before it."""
+        return not self.collecting or self._before is not None
+
+    def snapshot(self) -> Saved:
+        """Arrays and plain values from which `restore` continues bit for bit.
+
+        Of a collect that was broken off nothing is left: the snapshot is that from before it.
+        """
+        if self._before is not None:
+            return self._before
         arrays = {f"policy.{name}": tensor for name, tensor in self.policy.arrays().items()}
         arrays |= {f"ppo.{name}": array for name, array in self.ppo.snapshot_arrays().items()}
         arrays |= {f"actor.{name}": array for name, array in self.actor.snapshot().items()}
@@ -224,6 +245,9 @@ class Trainer:
         begun = self.actor.snapshot()
         require_like(actor, {name: begun[name] for name in ("streams", "memories") if name in begun}, "actor")
         require_numbers({name: actor[name] for name in ("memories",) if name in actor}, "actor")
+        if "memories" in actor:
+            require_like(actor, {"memories": self.actor.snapshot()["memories"]}, "actor")
+            require_numbers({"memories": actor["memories"]}, "actor")
         if "known" in actor:
             experience.require_seen(actor["known"], actor.get("known_masks"))
         experience.require_elite(below(arrays, "elite"), self.config.num_envs)

@@ -9,25 +9,29 @@ import numpy as np
 
 from redline.errors import RedlineError
 from redline.learn.config import config_to_json, recipe
-from redline.metrics import load_metrics
+from redline.metrics import load_numbers
 from redline.report.charts.bar_chart import share_bar
 from redline.report.charts.line_chart import Series, line_chart
 from redline.report.draw import NOTHING, Drawing, fixed, short, write_picture
 from redline.report.page import DESK_WIDTH, Section, facts, figure_for, settings_table, table, write_page
 from redline.report.playing import episode_sections
 from redline.report.stages import stage_sections
-from redline.runs import BREAKDOWN, LEARNING_PNG, REPORT, SCORES, Run
+from redline.runs import BREAKDOWN, LEARNING_PNG, REPORT, Run, scores_in
 from redline.timing.breakdown import Breakdown
 from redline.timing.rows import leaves, rows
 from redline.worlds.registry import world_of
 
+NEEDED = (
+    "step", "episodes", "seconds", "steps_per_second", "return", "return_std", "distinct", "entropy",
+)  # fmt: skip
+"""The metrics that a report shows."""
 Metrics = dict[str, np.ndarray]
 """The columns of a run's metrics."""
 
 
 def write_report(run: Run, trust: bool = False) -> Path:
     """Write the report into the run folder and return its path. It holds episodes, where the policy can be played."""
-    metrics = load_metrics(run.metrics)
+    metrics = load_numbers(run.metrics, NEEDED)
     sections = [
         Section("In short", _headline(metrics)),
         *sections_of(run),
@@ -71,14 +75,14 @@ def learning_chart(metrics: Metrics, width: int = DESK_WIDTH) -> Drawing:
 
 def write_learning_svg(run: Run, path: Path) -> Path:
     """The learning curve alone, as a picture that looks right on light and dark pages."""
-    write_picture(learning_chart(load_metrics(run.metrics)), path, ".svg")
+    write_picture(learning_chart(load_numbers(run.metrics, ("step", "return", "return_std"))), path, ".svg")
     return path
 
 
 def write_learning_pngs(run: Run) -> list[Path]:
     """Write the learning curve into the run folder as a PNG file."""
     path = run.path / LEARNING_PNG
-    write_picture(learning_chart(load_metrics(run.metrics)), path)
+    write_picture(learning_chart(load_numbers(run.metrics, ("step", "return", "return_std"))), path)
     return [path]
 
 
@@ -169,10 +173,9 @@ def _has(metrics: Metrics, column: str) -> bool:
 
 def _score(run: Run) -> list[Section]:
     """The mean return that was found last: at the end of training, or by `redline eval` since."""
-    scores = (_read(run, SCORES) or {}).get("scores", [])
-    if not scores:
+    lines = [[fixed(each["mean"]), f"± {each['stderr']:.2f}", each["episodes"]] for each in scores_in(run)]
+    if not lines:
         return []
-    lines = [[fixed(each["mean"]), f"± {each['stderr']:.2f}", each["episodes"]] for each in scores]
     return [Section("Score", table(["mean return", "standard error", "episodes"], lines))]
 
 

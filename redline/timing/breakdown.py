@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from redline.errors import RedlineError
+
 SpanPath = tuple[str, ...]
 UNACCOUNTED = "unaccounted"
 
@@ -44,9 +46,17 @@ class Breakdown:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Breakdown:
         """The breakdown that `to_json` was asked for."""
-        spans = {tuple(name.split("/")): (float(spent), int(calls)) for name, (spent, calls) in data["spans"].items()}
+        try:
+            spans = {
+                tuple(name.split("/")): (float(spent), int(calls)) for name, (spent, calls) in data["spans"].items()
+            }
+            total = float(data["total_seconds"])
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise RedlineError(
+                f"The times of this run cannot be read: {error!r:.80}. Delete the file that holds them."
+            ) from error
         return cls(
-            float(data["total_seconds"]),
+            total,
             {path: spent for path, (spent, _) in spans.items()},
             {path: calls for path, (_, calls) in spans.items()},
         )

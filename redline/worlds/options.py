@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from redline.errors import RedlineError, unknown
 
 T = TypeVar("T")
+MOST_LETTERS = 60
 _TYPES: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 
 
@@ -28,11 +29,18 @@ def describe_options(kind: type) -> list[dict[str, Any]]:
 def made_options(kind: type[T], given: Mapping[str, object]) -> T:
     """An instance of an options class; names it does not have and values of another type are refused."""
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for name, value in given.items():
+    for name in given:
         if name not in fields:
             raise unknown("option", name, fields)
-        _require_type(name, value, fields[name].default)
+    require_types(kind, given)
     return kind(**given)
+
+
+def require_types(kind: type, given: Mapping[str, object]) -> None:
+    """Refuse values of another type than the default of their field."""
+    for field in dataclasses.fields(kind):
+        if field.name in given:
+            _require_type(field.name, given[field.name], field.default)
 
 
 def _require_type(name: str, value: object, default: object) -> None:
@@ -40,7 +48,8 @@ def _require_type(name: str, value: object, default: object) -> None:
     wanted = type(default)
     if wanted not in _TYPES or type(value) is wanted or (wanted is float and type(value) is int):
         return
-    raise RedlineError(f"{name}={value} is not {_TYPES[wanted]}. Try {name}={default}.")
+    shown = value if isinstance(value, str) and value.isprintable() and len(value) < MOST_LETTERS else f"{value!r:.40}"
+    raise RedlineError(f"{name}={shown} is not {_TYPES[wanted]}. Try {name}={default}.")
 
 
 def field_texts(kind: type) -> dict[str, str]:

@@ -18,6 +18,7 @@ from redline.errors import RedlineError, unknown
 from redline.worlds.given import given_world
 from redline.worlds.loading import load_object
 from redline.worlds.naming import with_query
+from redline.worlds.options import require_types
 from redline.worlds.world import World
 
 if TYPE_CHECKING:
@@ -186,6 +187,7 @@ def check_options(world: World, options: dict[str, Any]) -> None:
     for option in options:
         if option not in names and option not in also:
             raise unknown(f"{world.name} option", option, [*names, *also[:1]])
+    require_types(world.options, options)
 
 
 def register_envs() -> None:

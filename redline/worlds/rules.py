@@ -23,7 +23,7 @@ from redline.worlds.batch import BatchEnv, Infos, SingleEnv, any_seed
 from redline.worlds.encoding import Encoding
 from redline.worlds.options import made_options
 from redline.worlds.play_on import Playing, playing_on, see_words, see_words_and_mask
-from redline.worlds.ranges import Range, Ranges
+from redline.worlds.ranges import WAY_OUT, Range, Ranges
 from redline.worlds.recordings import Recordings, verify_recordings
 from redline.worlds.results import StepResults
 from redline.worlds.world import Command, World
@@ -250,6 +250,15 @@ class RulesEnv(BatchEnv):
     def look(self) -> None:
         """Write observations and masks anew, after `state` was written into."""
         self._loops.look(self.state, 0, self.num_envs, self.rules.settings, self._rows, self.mask)
+
+    def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
+        """Go on from a snapshot, if its observations and masks are those that the rules write of its records."""
+        super().restore(snapshot)
+        obs, mask = self.obs.copy(), self.mask.copy()
+        self.look()
+        if not (np.array_equal(obs, self.obs) and np.array_equal(mask, self.mask)):
+            raise RedlineError(f"The saved observations or masks are not those of the saved records. {WAY_OUT}")
+        return self.shown(self.obs)
 
     def require_allowed(self, actions: np.ndarray) -> None:
         """Refuse actions that a mask forbids."""

@@ -679,6 +679,8 @@ collect_forever(engines[0])
 """
 
 
+PATIENCE = 60.0
+"""Seconds that a machine with much else to do may take over what takes it one: an env that hangs does so for 1000."""
 CTRL_C = -signal.SIGINT  # to all at once, as from a terminal
 
 
@@ -698,7 +700,7 @@ def test_nothing_outlives_the_main_process_even_if_envs_hang(number, tmp_path):
             os.killpg(main.pid, signal.SIGINT)
         else:
             main.send_signal(number)
-        until = time.monotonic() + 3.0
+        until = time.monotonic() + PATIENCE
         while (left := marked(mark)) and time.monotonic() < until:
             main.poll()
             time.sleep(0.05)
@@ -853,7 +855,7 @@ def test_closing_takes_seconds_even_if_envs_will_not_close(name, tmp_path):
     engine.collect(Scripted(NUM_ACTIONS), NUM_STEPS, Stopwatch())
     started = time.monotonic()
     engine.close()
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < PATIENCE
     assert not children()
 
 
@@ -867,7 +869,7 @@ def test_closing_in_the_middle_of_a_hang_takes_seconds(name, tmp_path):
     started = time.monotonic()
     engine.close()
     engine.close()
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < PATIENCE
     assert not children()
 
 

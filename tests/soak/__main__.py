@@ -8,6 +8,7 @@ descriptor, shared memory or megabyte may be left over.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import os
 import random
@@ -18,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from redline.learn.config import TrainConfig
 from redline.learn.train import Trainer
 from redline.threads import cores
 
-ENGINES = ("pipes", "shared", "ready", "pool")
+ENGINES = ("serial", "pipes", "shared", "ready", "pool", "ray")
 SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGSTOP)
 ORDERS = ("raise", "nan", "exit")
 DEADLINE = 3.0
@@ -41,16 +43,29 @@ class Saboteur(threading.Thread):
         self._folder, self._random, self._every = folder, random.Random(seed), every
         self.done: Counter[str] = Counter()
         self.stopping = threading.Event()
+        self.kinds: list[Any] = [*SIGNALS, *ORDERS]
+        self.workers: Callable[[], list[int]] = lambda: workers_of(os.getpid())
+
+    def spare(self, trainer: Trainer) -> None:
+        """Leave out what would end the training itself, or what takes half a minute to be noticed."""
+        engine = trainer.config.engine
+        if engine == "serial":  # the env's process is ours
+            self.kinds = ["raise", "nan"]
+        if engine == "ray":
+            self.kinds = [signal.SIGKILL, signal.SIGSEGV, *ORDERS]
+            actors: Any = trainer.engine.workers.actors  # type: ignore[attr-defined]
+            self.workers = lambda: [actor.pid for actor in list(actors.values()) if actor.pid and not actor.gone]
 
     def run(self) -> None:
         while not self.stopping.wait(self._random.uniform(0.5, 1.5) * self._every):
-            kind = self._random.choice([*SIGNALS, *ORDERS])
+            kind = self._random.choice(self.kinds)
             if isinstance(kind, str):
                 (self._folder / f"fault-{kind}-{time.monotonic_ns()}").touch()
                 self.done[kind] += 1
-            elif workers := workers_of(os.getpid()):
-                os.kill(self._random.choice(workers), kind)
-                self.done[kind.name] += 1
+            elif workers := self.workers():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._random.choice(workers), kind)
+                    self.done[kind.name] += 1
 
 
 def workers_of(pid: int) -> list[int]:
@@ -88,10 +103,11 @@ def train(
     engine: str, folder: Path, minutes: float, seed: int, saboteur: Saboteur
 ) -> tuple[Counter[str], Trainer, float]:
     """Train under fire. Returns the episodes that were counted, the trainer, and how many MB memory has grown."""
-    faults = Faults(max_restarts=10**6, step_deadline=DEADLINE)
+    faults = Faults(max_restarts=10**6, step_deadline=0.0 if engine == "serial" else DEADLINE)
     config = TrainConfig(
         "external:tests.soak.noted:make", {"folder": str(folder)}, engine=engine, num_envs=12, num_steps=200,
-        total_steps=10**12, seed=seed, device="cpu", collecting=Collecting(workers=max(3, cores()), faults=faults),
+        total_steps=10**12, seed=seed, device="cpu",
+        collecting=Collecting(workers=1 if engine == "serial" else max(3, cores()), faults=faults),
     )  # fmt: skip
     trainer, counted = Trainer(config), Counter[str]()
     collect = trainer.engine.collect
@@ -108,6 +124,7 @@ def train(
         while time.monotonic() < warm_until:
             trainer.update()
         before, until = memory_mb(), time.monotonic() + 60 * minutes
+        saboteur.spare(trainer)
         saboteur.start()
         while time.monotonic() < until:
             trainer.update()

@@ -9,23 +9,26 @@ import contextlib
 import multiprocessing
 import os
 import resource
+import shutil
 import sys
+import tempfile
 import time
 import types
 from collections.abc import Callable, Iterator
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any, TypeVar
 
 from redline.engines.faults import EnvTrouble
 from redline.errors import RedlineError
-from redline.processes import end_with_parent, environment, sigint_blocked, step_back
+from redline.processes import end_with_parent, environment, guard_children, sigint_blocked, step_back
 from redline.threads import ONE_THREAD
 
 PRELOADED = "redline.engines.workers.child"
 """The module that the server has imported, with all that it imports, before it forks."""
 SERVER_TRIES = 20
 FILES_PER_WORKER = 8
+LONGEST_FOLDER, SHORT_FOLDER = 60, "/tmp"
 
 T = TypeVar("T")
 
@@ -55,7 +58,23 @@ def fork_server() -> ForkServerContext:
     """The context whose processes are forked from a clean server of ours."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOADED])
+    if _sockets().get("tempdir") is None:
+        _make_room()
     return context
+
+
+def _sockets() -> dict[str, Any]:
+    """Where multiprocessing of this process remembers the folder of its sockets, and hands it on."""
+    config: dict[str, Any] = multiprocessing.process.current_process()._config  # type: ignore[attr-defined]
+    return config
+
+
+def _make_room() -> None:
+    """A folder for the server's socket, whose path may have some 100 letters in all, however long TMPDIR is."""
+    base = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(prefix="pymp-", dir=base if len(base) <= LONGEST_FOLDER else SHORT_FOLDER)
+    _sockets()["tempdir"] = folder
+    util.Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=-100)
 
 
 def end_with_main() -> None:
@@ -64,6 +83,8 @@ def end_with_main() -> None:
     The server ends when the last descriptor of a certain pipe is closed, and its processes are killed by the kernel when
     it ends. They have inherited that descriptor: one that hangs would keep the server alive, and so itself.
     """
+    parent = multiprocessing.parent_process()
+    guard_children(0 if parent is None or parent.pid is None else parent.pid, _sockets().get("tempdir"))
     end_with_parent()
     step_back()
     server: Any = forkserver._forkserver

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -29,11 +31,14 @@ from redline.engines.workers.validation import (
     told_metrics,
     where_not_finite,
 )
-from redline.errors import RedlineError
+from redline.errors import Abandoned, RedlineError
+from redline.files import warn_on_stderr
 from redline.worlds.batch import SingleEnv
 from redline.worlds.observations import MASK, Flattener, flattener, mask_space, stored_space
 
 T = TypeVar("T")
+CLOSE_SECONDS = 5.0
+"""Time for an env to close."""
 
 
 class _Ended(NamedTuple):
@@ -56,7 +61,7 @@ class SingleEnvs:
     def __init__(self, spec: Spec, ids: Sequence[int], status: WorkerStatus | None = None, infos: bool = False) -> None:
         self.spec, self.ids, self.status, self._keep_infos = spec, list(ids), status or WorkerStatus(), infos
         # in a worker Ctrl-C never arrives, so there it is the env that raises what looks like it
-        self._caught = (Exception, SystemExit) if status is None else (Exception, SystemExit, KeyboardInterrupt)
+        self._ours = (KeyboardInterrupt, Abandoned) if status is None else ()
         self.envs: list[gym.Env | None] = [None] * len(self.ids)
         self._seeds: list[int | None] = [None] * len(self.ids)
         self._steps = [0] * len(self.ids)
@@ -166,7 +171,9 @@ class SingleEnvs:
         cells[3] = action if self._discrete else NO_ACTION
         try:
             answer = env.step(action)
-        except self._caught as error:
+        except BaseException as error:
+            if isinstance(error, self._ours):
+                raise
             raise self._raised(k, STEP, error) from None
         try:
             return self._take_step(k, answer)
@@ -243,8 +250,8 @@ class SingleEnvs:
         self.status.at(self.ids[k], phase, self._steps[k])
         try:
             return work()
-        except self._caught as error:
-            if isinstance(error, RedlineError) and self._buffers is None:
+        except BaseException as error:
+            if isinstance(error, self._ours) or (isinstance(error, RedlineError) and self._buffers is None):
                 raise  # bad input, not a fault: no env could be made from it
             raise self._raised(k, phase, error) from None
 
@@ -284,7 +291,8 @@ class SingleEnvs:
         env, self.envs[k] = self.envs[k], None
         if self._buffers is not None:
             self._buffers.obs[k] = 0
-        _close_quietly(env)
+        if env is not None:
+            _close(env)
 
     def info_failure(self, env: int, phase: int, error: Exception) -> Failure:
         """The failure of an env whose info cannot leave this process."""
@@ -312,15 +320,24 @@ class SingleEnvs:
         return self.buffers.obs
 
     def close(self) -> None:
-        """Close all envs."""
-        for env in self.envs:
-            _close_quietly(env)
-        self.envs = [None] * len(self.ids)
+        """Close all envs. One that does not come back is left behind, with those after it."""
+        envs, self.envs = self.envs, [None] * len(self.ids)
+        for k, env in enumerate(envs):
+            if env is not None and not _close(env):
+                warn_on_stderr(
+                    f"redline: env {self.ids[k]} did not close within {CLOSE_SECONDS:g} s and was left behind."
+                )
+                return
 
 
-def _close_quietly(env: gym.Env | None) -> None:
-    try:
-        if env is not None:
+def _close(env: gym.Env) -> bool:
+    """Close an env. Returns whether that came to an end in time; what goes wrong in it no longer matters to anybody."""
+    done = threading.Event()
+
+    def close() -> None:
+        with contextlib.suppress(BaseException):
             env.close()
-    except (Exception, SystemExit):  # it failed already, and that has been said
-        pass
+        done.set()
+
+    threading.Thread(target=close, daemon=True).start()
+    return done.wait(CLOSE_SECONDS)

@@ -6,7 +6,7 @@ from typing import Any
 
 from redline.report.draw import NOTHING, fixed
 from redline.report.page import Section, note, table
-from redline.runs import SCORES, Run
+from redline.runs import Run, scores_in
 from redline.worlds.cage2.protocol import PUBLISHED
 
 HEADERS = ("rules", "Red", "steps", "mean return", "standard error", "episodes")
@@ -15,13 +15,19 @@ COMPARE_WITH = "Published scores were measured under the rule set leaderboard; c
 
 def sections(run: Run) -> list[Section]:
     """How the trained defender does, where it has been scored, beside the published board."""
-    found = run.read_json(SCORES).get("scores", []) if (run.path / SCORES).exists() else []
-    scores = [score for score in found if "rules" in score]
+    scores = [score for score in scores_in(run) if _is_ours(score)]
     if not scores:
         return []
     board = [name for name in PUBLISHED if any(_published(name, score) is not None for score in scores)]
     lines = [[*_line(score), *(_shown(_published(name, score)) for name in board)] for score in scores]
     return [Section("Score", table([*HEADERS, *board], lines) + note(COMPARE_WITH))]
+
+
+def _is_ours(score: dict[str, Any]) -> bool:
+    """Whether a score tells under which rules, against whom and over how many steps."""
+    return isinstance(score.get("length"), int) and all(
+        isinstance(score.get(name), str) for name in ("rules", "red_agent")
+    )
 
 
 def _line(score: dict[str, Any]) -> list[object]:

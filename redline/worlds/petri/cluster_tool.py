@@ -335,7 +335,7 @@ def load_route(path: Path) -> Route:
         raise RedlineError(
             f"There is no tool or route at {path}. Write one to start from: redline envs petri --template {path.name}"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RedlineError(f"{path} cannot be read as JSON: {error}.") from error
     if isinstance(data, dict) and ("robots" in data or "places" in data):
         route, device = read_tool(path.stem, data)
@@ -345,6 +345,15 @@ def load_route(path: Path) -> Route:
 
 def read_device(name: str, data: Mapping[str, Any]) -> Device:
     """A device from plain data, as in `data/devices.json`."""
+    try:
+        return _device(name, data)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise RedlineError(
+            f"{name!r} is no device: {type(error).__name__} {error}. It needs robots and places."
+        ) from error
+
+
+def _device(name: str, data: Mapping[str, Any]) -> Device:
     robots = {key: Robot(key, **{**each, "reach": tuple(each["reach"])}) for key, each in data["robots"].items()}
     stations = {}
     for key, each in data["places"].items():

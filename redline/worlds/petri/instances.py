@@ -134,14 +134,15 @@ def _written(value: Any) -> str:
 
 def _converted(option: str, value: str, kind: Any) -> Any:
     """An option written as text, as the type it has."""
+    shown = value if value.isprintable() else repr(value)
     if kind == "int":
         number = whole_number(value)
         if number is None:
-            raise RedlineError(f"{option}={value} is no whole number. Try {option}=12.")
+            raise RedlineError(f"{option}={shown} is no whole number. Try {option}=12.")
         return number
     if kind == "bool":
         if value.lower() not in _TRUTH:
-            raise RedlineError(f"{option}={value} is neither on nor off. Try {option}=on.")
+            raise RedlineError(f"{option}={shown} is neither on nor off. Try {option}=on.")
         return _TRUTH[value.lower()]
     return value
 

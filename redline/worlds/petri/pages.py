@@ -33,11 +33,20 @@ def sections(run: Run) -> list[Section]:
     found: list[Section] = []
     scores = run.read_json(SCORES) if (run.path / SCORES).exists() else {}
     if "results" in scores:
-        schedule = read_schedule(run.read_json(SCHEDULE))
+        schedule = read_schedule(_own_schedule(run))
         found.append(Section(HEADING, schedule_section_html(schedule, scores["results"])))
     metrics = load_metrics(run.metrics)
     if "makespan" in metrics and np.isfinite(metrics["makespan"]).any():
         found.append(Section("Makespan", figure_for(lambda width: makespan_chart(metrics, width))))
+    return found
+
+
+def _own_schedule(run: Run) -> dict[str, Any]:
+    """The schedule in a run folder. It may only be of the net that the run is on: any other could be any file."""
+    found, env = run.read_json(SCHEDULE), str(run.config.get("env"))
+    net = found.get("net") if isinstance(found, dict) else None
+    if not isinstance(net, str) or net.partition("?")[0] != env.partition("?")[0]:
+        raise RedlineError(f"{run.path / SCHEDULE} is no schedule of {env}. Delete it, and the report is made without.")
     return found
 
 

@@ -98,6 +98,10 @@ class RecordedSchedule:
     makespan: int
     script: np.ndarray
     """Lines for `follow`."""
+    ends: tuple[tuple[int, int, int], ...] = ()
+    """Start, transition and end of each firing whose end was recorded."""
+    outcome: str | None = None
+    """How it ended, where that was recorded."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +144,11 @@ def load_recording(path: Path) -> RecordedSchedule:
         data = json.loads(path.read_text())
     except FileNotFoundError:
         raise RedlineError(f"There is no schedule at {path}.") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RedlineError(f"{path} is not a schedule: {error}") from error
     try:
         return read_firings(data) if "firings" in data else read_hops(data).recording()
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
         raise RedlineError(
             f"{path} is not a schedule: {type(error).__name__} {error}. It needs device, route, arms, makespan and, for "
             "each wafer, the pick and place of every hop; or net, makespan and firings with start, transition and token."
@@ -155,7 +159,7 @@ def read_firings(data: dict[str, Any]) -> RecordedSchedule:
     """A recording from plain data as `Schedule.to_json` makes it. What fires by itself is left to do so."""
     net = parse_petri(data["net"]).net
     index = {transition.name: t for t, transition in enumerate(net.transitions)}
-    lines = []
+    lines, ends = [], []
     for firing in data["firings"]:
         name, token = firing["transition"], firing.get("token")
         if name not in index:
@@ -163,7 +167,12 @@ def read_firings(data: dict[str, Any]) -> RecordedSchedule:
         if net.transitions[index[name]].controllable:
             line = Line(int(firing["start"]), NONE if token is None else int(token), transition=index[name], step=NONE)
             lines.append(line)
-    return RecordedSchedule(net, int(data["makespan"]), _in_time(lines))
+            if firing.get("end") is not None:
+                ends.append((int(firing["start"]), index[name], int(firing["end"])))
+    outcome = data.get("outcome")
+    return RecordedSchedule(
+        net, int(data["makespan"]), _in_time(lines), tuple(ends), None if outcome is None else str(outcome)
+    )
 
 
 def read_schedule(data: dict[str, Any]) -> Schedule:
@@ -244,4 +253,15 @@ def _problem(recording: RecordedSchedule, played: Played) -> str | None:
         return f"it ended in a {played.outcome} at {played.makespan} with {played.finished} {who}s done"
     if played.makespan != recording.makespan:
         return f"it ends at {played.makespan}, not at {recording.makespan}"
+    if recording.outcome not in (None, played.outcome):
+        return f"its outcome is {played.outcome!r}, not {recording.outcome!r:.40}"
+    return _wrong_end(recording, played)
+
+
+def _wrong_end(recording: RecordedSchedule, played: Played) -> str | None:
+    """The first firing that does not end when the recording says."""
+    happened = {(start, t, end) for start, end, t, _ in played.firings.tolist()}
+    for start, t, end in recording.ends:
+        if (start, t, end) not in happened:
+            return f"{recording.net.transitions[t].name}, begun at {start}, does not end at {end}"
     return None

@@ -64,5 +64,5 @@ def make_registered(name: str, **options: Any) -> gym.Env:
     """The env of that id."""
     try:
         return gym.make(name, **options)
-    except (gym.error.Error, ImportError, TypeError) as error:
-        raise RedlineError(f"The env {name!r} cannot be made: {error}") from error
+    except (gym.error.Error, ImportError, TypeError, ValueError) as error:
+        raise RedlineError(f"The env {name!r:.80} cannot be made: {' '.join(str(error).split())}") from error

@@ -14,6 +14,7 @@ import numpy as np
 from redline.errors import RedlineError
 
 CHEAPEST = 0.1  # cost of the cheapest steps, as a share of the mean
+MOST_VALUES, MOST_ACTIONS = 1_000_000, 10_000
 BLOCK = 1024  # steps drawn at once: one by one, the draws would cost more than the step
 
 
@@ -49,10 +50,14 @@ class Slow:
             raise RedlineError(f"A reset cannot cost {self.reset_ms} ms. Try --reset-ms 0.")
         if self.max_steps < 0:
             raise RedlineError(f"An episode of {self.max_steps} steps cannot be played. Try --max-steps 100.")
-        if self.size < 1:
-            raise RedlineError(f"An observation of {self.size} values shows nothing. Try --size 8.")
-        if self.num_actions < 2:
-            raise RedlineError(f"{self.num_actions} actions leave nothing to choose. Try --num-actions 4.")
+        if not 1 <= self.size <= MOST_VALUES:
+            raise RedlineError(
+                f"An observation of {self.size} values cannot be shown: 1 to {MOST_VALUES}. Try --size 8."
+            )
+        if not 2 <= self.num_actions <= MOST_ACTIONS or self.num_actions * self.size > 100 * MOST_VALUES:
+            raise RedlineError(
+                f"{self.num_actions} actions cannot be chosen from: 2 to {MOST_ACTIONS}. Try --num-actions 4."
+            )
 
 
 def step_seconds(options: Slow, draws: np.ndarray) -> np.ndarray:

@@ -1,0 +1,67 @@
+"""Standard output and error as they may be: closed, of another encoding, full, or written to by an env."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+_answers: TextIO | None = None
+"""Where an answer in JSON goes, while standard output is kept for nobody."""
+
+
+def make_writable() -> None:
+    """Give this process streams that can be written to, whatever letters are written."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+@contextlib.contextmanager
+def kept_clean(wanted: bool) -> Iterator[None]:
+    """Sends whatever is printed to standard error, where an answer in JSON is `wanted`: only the answer goes out.
+
+    An env may print, by Python, from C or in a process of its own.
+    """
+    global _answers
+    if not wanted:
+        yield
+        return
+    given = sys.stdout
+    with contextlib.ExitStack() as undo:
+        _answers = undo.enter_context(_apart(given)) if _is_descriptor(given) else given
+        undo.enter_context(contextlib.redirect_stdout(sys.stderr))
+        try:
+            yield
+        finally:
+            _answers = None
+
+
+def _is_descriptor(stream: TextIO) -> bool:
+    try:
+        return stream.fileno() == 1 and sys.stderr.fileno() == 2
+    except (OSError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def _apart(stdout: TextIO) -> Iterator[TextIO]:
+    """What was descriptor 1, which is standard error for as long as this lasts."""
+    stdout.flush()
+    with open(os.dup(1), "w", encoding=stdout.encoding, errors="replace") as file:
+        os.dup2(2, 1)
+        try:
+            yield file
+        finally:
+            os.dup2(file.fileno(), 1)
+
+
+def answers() -> TextIO:
+    """The stream that an answer goes to."""
+    return _answers or sys.stdout

@@ -1,0 +1,73 @@
+"""Paths and streams as they may be: brackets, newlines, other encodings, closed, and envs that print."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from redline.cli import main
+
+TINY = ["--num-envs", "2", "--num-steps", "4", "--total-steps", "8", "--eval-episodes", "2"]
+ROOT = Path(__file__).parents[2]
+TALKER = """
+import os, sys
+import gymnasium
+
+class Talker(gymnasium.Wrapper):
+    def step(self, action):
+        print("a step!")
+        os.write(1, b"one more\\n")
+        os.system("echo and a child")
+        return super().step(action)
+
+def make():
+    return Talker(gymnasium.make("CartPole-v1"))
+"""
+
+
+def redline(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "redline", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, **options)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("name", ["pa[/b]th", "pa[/bold]th", "[bold]", "two\nlines", "a b", "ü\udcff", "-q"])
+def test_a_run_folder_may_have_any_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "cage2", *TINY, f"--run-dir={tmp_path / name}"]) == 0
+    told = capsys.readouterr().out
+    assert "two" in name or name.encode(errors="replace").decode() in told
+    assert main(["report", str(tmp_path / name)]) == 0
+
+
+@pytest.mark.parametrize("engine", ["serial", "shared", "pool"])
+def test_an_env_that_prints_does_not_spoil_json(engine: str, tmp_path: Path) -> None:
+    (tmp_path / "talker.py").write_text(TALKER)
+    found = redline("train", "external:talker:make", "--engine", engine, *TINY, "--json", cwd=tmp_path)
+    assert json.loads(found.stdout)["steps"] >= 8, found.stderr
+    assert "a step!" in found.stderr and "and a child" in found.stderr
+
+
+def test_closed_streams_are_no_failure() -> None:
+    script = f"{sys.executable} -m redline envs >&- 2>&-"
+    assert subprocess.run(script, shell=True, cwd=ROOT).returncode == 0
+
+
+def test_letters_that_an_encoding_does_not_have_are_replaced() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "latin1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "redline", "envs", "petri"]
+    assert subprocess.run(command, env=environment, stdout=subprocess.DEVNULL).returncode == 0
+
+
+def test_a_path_that_is_too_long_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["eval", "x" * 5000], ["train", "cage2", *TINY, "--run-dir", "y" * 300], ["report", "z" * 5000]):
+        assert main([*arguments, "--quiet"]) == 2
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1 and "Traceback" not in told

@@ -1,0 +1,140 @@
+"""What an env may do besides being an env, and what is left of it: children, BaseExceptions, close, a bug in every env."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from redline.engines import Faults, make_engine
+from redline.engines.faults import EnvTrouble
+from redline.engines.settings import Collecting
+from redline.testing.scripted import Scripted
+from redline.timing.stopwatch import Stopwatch
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+ODD = """
+import os, subprocess, sys, time
+import gymnasium
+import numpy as np
+
+class Odd(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, what="", folder=""):
+        self.what, self.folder, self.clock = what, folder, 0
+        if what == "child":
+            child = subprocess.Popen(["sleep", "1000"])
+            open(os.path.join(folder, f"child-{child.pid}"), "w").close()
+
+    def reset(self, *, seed=None, options=None):
+        self.clock = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.clock += 1
+        once = os.path.join(self.folder, "once")
+        if self.what == "base" and self.clock == 3 and not os.path.exists(once):
+            open(once, "w").close()
+            raise GeneratorExit("a BaseException")
+        if self.what == "bug":
+            raise ValueError("always the same")
+        return np.zeros(1, np.float32), 0.0, False, self.clock == 4, {}
+
+    def close(self):
+        if self.what == "hang":
+            time.sleep(1000)
+"""
+ENGINES = ["serial", "vector", "shared", "ready", "pool"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "odd_env.py").write_text(ODD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("odd_env", None)
+    return tmp_path
+
+
+def make(name: str, what: str, folder: Path, **faults: object):
+    collecting = Collecting(workers=2, faults=Faults(**faults))  # type: ignore[arg-type]
+    return make_engine(name, "external:odd_env:Odd", 4, 0, {"what": what, "folder": str(folder)}, collecting)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_base_exception_is_a_failure_like_any_other(
+    name: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    engine = make(name, "base", folder)
+    assert engine.collect(Scripted(2), 8, Stopwatch()).num_steps
+    assert engine.faults.restarts >= 1 and "GeneratorExit: a BaseException" in capfd.readouterr().err
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_bug_in_every_env_stops_the_run_at_once(name: str, folder: Path) -> None:
+    engine = make(name, "bug", folder)
+    with pytest.raises(EnvTrouble, match=r"always the same.*at the same place in the same way"):
+        engine.collect(Scripted(2), 8, Stopwatch())
+    assert engine.faults.restarts <= 12  # workers find out each at its own pace; 20 would be all that they may
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["serial", "vector"])
+def test_an_env_that_will_not_close_is_left_behind(
+    name: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redline.engines.workers.single_envs.CLOSE_SECONDS", 0.1)
+    engine = make(name, "hang", folder)
+    engine.collect(Scripted(2), 8, Stopwatch())
+    engine.close()
+    assert "did not close within 0.1 s" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["close", "kill"])
+def test_children_of_an_env_end_with_its_worker(how: str, folder: Path) -> None:
+    script = (
+        "from tests.engines.test_kept_in_order import *\n"
+        f"engine = make('shared', 'child', {str(folder)!r})\n"
+        "engine.collect(Scripted(2), 8, Stopwatch())\n"
+        "print('playing', flush=True)\n"
+        f"{'engine.close()' if how == 'close' else 'time.sleep(1000)'}\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]), "TMPDIR": str(folder)}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment) as main:
+        assert main.stdout is not None and main.stdout.readline() == "playing\n"
+        children = [int(path.name.removeprefix("child-")) for path in folder.glob("child-*")]
+        assert len(children) >= 4
+        if how == "kill":
+            main.send_signal(signal.SIGKILL)
+    until = time.monotonic() + PATIENCE
+    while (
+        left := [pid for pid in children if is_alive(pid)] + list(folder.glob("pymp-*"))
+    ) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not left
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_temporary_folder_may_have_a_long_name(folder: Path) -> None:
+    long = folder / ("x" * 130)
+    long.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(long)}
+    command = [sys.executable, "-m", "redline", "train", "slow?mean_ms=0.01", "--engine", "shared", "--num-envs", "2"]
+    more = ["--workers", "2", "--num-steps", "4", "--total-steps", "8", "--eval-episodes", "0", "--quiet"]
+    assert subprocess.run([*command, *more], env=environment, cwd=folder).returncode == 0
+    assert not list(long.iterdir())
