@@ -54,7 +54,7 @@ class TeamPolicy(Policy):
             raise AttributeError(name)
         agents = sum(len(group.members) for group in self.groups)
         raise RedlineError(
-            f"This is a team of {agents} agents with {len(self.policies)} policies: one agent is needed here."
+            f"A team of {agents} agents has {len(self.policies)} policies: only those of one agent go here."
         )
 
     @property

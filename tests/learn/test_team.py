@@ -122,8 +122,8 @@ def test_a_team_is_trained_resumed_scored_and_reported(tmp_path, capsys):
     assert scored["episodes"] == 2
     trained = load_policy(folder)
     assert isinstance(trained.policy, TeamPolicy)
-    with pytest.raises(RedlineError, match="a team of 5 agents"):
-        trained.policy.head
+    with pytest.raises(RedlineError, match="A team of 5 agents"):
+        _ = trained.policy.head
     assert main(["play", str(folder)]) == 2 and main(["improve", str(folder)]) == 2
 
 
