@@ -2,7 +2,8 @@
 
 An action may last several steps, in which its agent decides nothing. So a step of a rollout here is a decision: its
 reward is all that the team got until the agent's next one. Steps on which an action is still running are no decisions and
-are not learned from.
+are not learned from. They are discounted all the same: were a long action one step as a short one is, whoever loses points
+as time goes by would choose what is short, only to have more of the future discounted.
 """
 
 from __future__ import annotations
@@ -28,18 +29,21 @@ from redline.worlds.team import TeamEnv
 class Decisions:
     """The decisions of a group's agents in one collect: a column for each agent of each env."""
 
-    def __init__(self, group: AgentGroup, num_steps: int, num_envs: int, version: int) -> None:
-        self.group, self.size = group, len(group.members)
+    def __init__(self, group: AgentGroup, num_steps: int, num_envs: int, version: int, gamma: float) -> None:
+        self.group, self.size, self._gamma = group, len(group.members), np.float32(gamma)
         self.rollout = Rollout.empty(num_steps, num_envs * self.size, version)
         self.count = np.zeros(num_envs * self.size, np.int64)
         self.open = np.zeros(num_envs * self.size, np.bool_)
         self.made = np.zeros(self.size, np.int64)
+        self._worth = np.ones(num_envs * self.size, np.float32)  # of a point now, when the open decision was made
 
     def decide(self, columns: np.ndarray, decision: Decision) -> None:
         """Agents decide; what they decided before has led here."""
         rollout, before = self.rollout, columns[self.open[columns]]
         follows = self.open[columns]
-        rollout.next_values[self.count[before] - 1, before] = decision.values[follows]
+        # the learner discounts by one step, so what more the action lasted is discounted here
+        later = self._worth[before] / self._gamma
+        rollout.next_values[self.count[before] - 1, before] = decision.values[follows] * later
         at = self.count[columns]
         rollout.rows[at, columns] = decision.rows
         rollout.actions[at, columns] = decision.actions
@@ -47,13 +51,15 @@ class Decisions:
         rollout.values[at, columns] = decision.values
         rollout.rewards[at, columns] = 0.0
         self.count[columns] += 1
-        self.open[columns] = True
+        self.open[columns], self._worth[columns] = True, 1.0
         self.made += np.bincount(columns % self.size, minlength=self.size)
 
     def pay(self, rewards: np.ndarray, ended: np.ndarray) -> None:
         """The team is paid for a step, and some episodes end with it."""
         opened = np.flatnonzero(self.open)
-        self.rollout.rewards[self.count[opened] - 1, opened] += np.repeat(rewards, self.size)[opened]
+        paid = np.repeat(rewards, self.size)[opened] * self._worth[opened]
+        self.rollout.rewards[self.count[opened] - 1, opened] += paid
+        self._worth[opened] *= self._gamma
         over = np.flatnonzero(self.open & np.repeat(ended, self.size))
         self.rollout.terminated[self.count[over] - 1, over] = True
         self.rollout.next_values[self.count[over] - 1, over] = 0.0
@@ -84,9 +90,9 @@ class TeamEngine:
         self.env, self.faults = env, Supervisor(Faults(), config.num_envs, seed)
         self.obs, self.infos = env.reset(seed=seed)
 
-    def collect(self, actor: TeamActor, num_steps: int, version: int, watch: Stopwatch) -> TeamRollout:
-        """Play so many steps in every env."""
-        env, told = self.env, TeamRollout(actor.policy, num_steps, self.env.num_envs, version)
+    def collect(self, actor: TeamActor, num_steps: int, version: int, gamma: float, watch: Stopwatch) -> TeamRollout:
+        """Play so many steps in every env; `gamma` discounts what comes while an action lasts."""
+        env, told = self.env, TeamRollout(actor.policy, num_steps, self.env.num_envs, version, gamma)
         actor.begin(num_steps, version)
         for _ in range(num_steps):
             with watch.span("policy"):
@@ -118,8 +124,8 @@ class TeamEngine:
 class TeamRollout:
     """What all groups of a team decided in one collect, and the episodes that ended."""
 
-    def __init__(self, policy: TeamPolicy, num_steps: int, num_envs: int, version: int) -> None:
-        self.groups = [Decisions(group, num_steps, num_envs, version) for group in policy.groups]
+    def __init__(self, policy: TeamPolicy, num_steps: int, num_envs: int, version: int, gamma: float) -> None:
+        self.groups = [Decisions(group, num_steps, num_envs, version, gamma) for group in policy.groups]
         self.num_steps = num_steps * num_envs
         self.returns: list[np.ndarray] = []
         self.lengths: list[np.ndarray] = []
@@ -184,7 +190,7 @@ class TeamTrainer(Trainer):
         watch, config = self.watch, self.config
         self.collecting = self.updating = True
         with watch.span("collect"):
-            told = self.team.collect(self.team_actor, config.num_steps, self.number, watch)
+            told = self.team.collect(self.team_actor, config.num_steps, self.number, config.ppo.gamma, watch)
         self.collecting = False
         with watch.span("learn"):
             learned = [self._learn(ppo, each) for ppo, each in zip(self.learners, told.groups, strict=True)]

@@ -53,10 +53,11 @@ class Ledger:
         return answer
 
 
-def test_a_decision_is_paid_all_that_the_team_gets_until_the_agents_next_one():
+@pytest.mark.parametrize("gamma", [1.0, 0.5])
+def test_a_decision_is_paid_all_that_the_team_gets_until_the_agents_next_one(gamma):
     trainer = make()
     trainer.team.env = ledger = Ledger(trainer.team.env)
-    told = trainer.team.collect(trainer.team_actor, NUM_STEPS, 0, Stopwatch())
+    told = trainer.team.collect(trainer.team_actor, NUM_STEPS, 0, gamma, Stopwatch())
     rewards, ended = np.array(ledger.rewards), np.array(ledger.ended)
     acting = np.array(ledger.acting[:-1])
     for group in told.groups:
@@ -64,17 +65,19 @@ def test_a_decision_is_paid_all_that_the_team_gets_until_the_agents_next_one():
         for column in range(rollout.rows.shape[1]):
             i, b = column // group.size, group.group.members[column % group.size]
             times = np.flatnonzero(acting[:, i, b])
-            expected = []
+            expected, lasted = [], []
             for time, following in zip(times, [*times[1:], NUM_STEPS], strict=True):
                 over = np.flatnonzero(ended[time:following, i])
                 if following < NUM_STEPS or len(over):  # otherwise nobody knows yet what comes of it
-                    expected.append((rewards[time:following, i].sum(), bool(len(over))))
+                    paid = rewards[time:following, i] * gamma ** np.arange(following - time)
+                    expected.append((paid.sum(), bool(len(over))))
+                    lasted.append(following - time)
             held = rollout.held[:, column]
             found = list(zip(rollout.rewards[held, column], rollout.terminated[held, column], strict=True))
             assert found == expected
-            goes_on = held & ~rollout.terminated[:, column]
-            following = rollout.values[1:, column][goes_on[:-1] & held[1:]]
-            assert (rollout.next_values[:-1, column][goes_on[:-1] & held[1:]] == following).all()
+            for k in np.flatnonzero(held[:-1] & held[1:] & ~rollout.terminated[:-1, column]):
+                discounted = rollout.values[k + 1, column] * gamma ** (lasted[k] - 1)
+                assert rollout.next_values[k, column] == np.float32(discounted)
     assert told.num_episodes == ended.sum() > 0 or not ended.any()
 
 
