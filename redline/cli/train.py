@@ -285,11 +285,11 @@ def _resumed(folder: Folder, saving: Saving, say: Say, claims: contextlib.ExitSt
 
 def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims: contextlib.ExitStack) -> Session:
     from redline.learn.session import Session, held_back
-    from redline.learn.train import Trainer, warm_up
+    from redline.learn.train import trainer_for, warm_up
     from redline.learn.transfer import adopt_weights
 
     warm_up(config)
-    trainer = Trainer(config)
+    trainer = trainer_for(config)
     if folder.from_run is not None:
         say(adopt_weights(trainer, folder.from_run, folder.trust))
     data = config_to_json(trainer.config)

@@ -17,7 +17,7 @@ from redline.learn import checkpoint
 from redline.learn.best import Best
 from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.loggers import Loggers
-from redline.learn.train import Trainer, Update
+from redline.learn.train import Trainer, Update, trainer_for
 from redline.learn.trust import require_checkable, stored_config
 from redline.metrics import MetricsLog
 from redline.runs import BEST, BREAKDOWN, CONFIG, REPORT, SCORES, SEARCH_STATE, STEP, Run
@@ -147,7 +147,7 @@ class Session:
         if total_steps is not None:
             run = _extended(run, found.step, total_steps)
             config = dataclasses.replace(config, total_steps=total_steps, total_episodes=None)
-        trainer = Trainer(config)
+        trainer = trainer_for(config)
         if not trainer.restore(found.arrays, found.values, str(found.path)):
             warn(f"The checkpoint holds no envs ({_why_no_envs(config)}): they begin new episodes.")
         later = [each for each in run.checkpoints.glob(f"{STEP}*") if each.name > found.path.name]

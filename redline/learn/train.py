@@ -269,6 +269,15 @@ def train(config: TrainConfig) -> Iterator[Update]:
         trainer.close()
 
 
+def trainer_for(config: TrainConfig) -> Trainer:
+    """What trains on the env of a config: one policy, or one for each kind of agent of a team."""
+    if not world_of(config.env).agents:
+        return Trainer(config)
+    from redline.learn.team import TeamTrainer
+
+    return TeamTrainer(config)
+
+
 def _require_certainty(config: TrainConfig, world: World) -> None:
     """Refuse to imitate the best episodes of an env whose best ones are the luckiest."""
     if config.ppo.elite and world.chance:
@@ -286,7 +295,7 @@ def warm_up(config: TrainConfig) -> None:
     if not is_compiled(config.env):  # an env of somebody else is left alone
         tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2}, squash=False)
         tiny = dataclasses.replace(tiny, network=None, make_network=None)  # which may fit its own env only
-    trainer = Trainer(tiny)
+    trainer = trainer_for(tiny)
     trainer.update()
     trainer.close()
 
@@ -343,7 +352,11 @@ def pick_device(name: str) -> torch.device:
 
 
 def make_policy(env: Any, config: TrainConfig, seed: int) -> Policy:
-    """A fresh policy that fits the env."""
+    """A fresh policy that fits the env; for a team, one of several."""
+    if getattr(env, "agents", ()):
+        from redline.learn.team_policy import make_team_policy
+
+        return make_team_policy(env, config, seed)
     try:
         encoding, head = encoding_of(env), head_for(env.single_action_space, config.squash)
     except RedlineError as error:

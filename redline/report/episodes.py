@@ -80,6 +80,10 @@ def name_of(trained: Trained) -> str:
 def _stage(name: str, options: dict[str, Any], trained: Trained | None, pictures: bool = True) -> tuple[Play, gym.Env]:
     """How the env's world shows episodes, and an env to play one in: one that makes pictures of itself, if it can."""
     world = world_of(name)
+    if world.agents:
+        raise RedlineError(
+            f"{name} is played by a team of {len(world.agents)}, and episodes of one agent can be watched."
+        )
     encoded = {"encoded": True} if world.compiled and trained is not None else {}
     made = make_single(name, **options, **encoded)
     if trained is not None:

@@ -218,7 +218,7 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.stored.require_possible(snapshot["obs"])
         if self.mask.shape[1]:
             require_truth("action_mask", snapshot["action_mask"])
-            if not snapshot["action_mask"].any(axis=1).all():
+            if not snapshot["action_mask"].any(axis=-1).all():
                 raise RedlineError(f"The saved action_mask allows no action at all. {WAY_OUT}")
 
     def undeclared_fields(self) -> list[str]:

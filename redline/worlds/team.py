@@ -53,6 +53,15 @@ class TeamEnv(BatchEnv):
             raise RedlineError(f"There is no agent {agent}. Known are {', '.join(self.agents)}.")
         return self._spaces[self.agents.index(agent)]
 
+    @property
+    def idle(self) -> np.ndarray:
+        """The action of each agent that does nothing and costs nothing, int64 [agents]: for those who are not acting."""
+        raise NotImplementedError
+
+    def agent_encoding(self, agent: str) -> Encoding:
+        """How the stored observations of one agent are seen."""
+        raise NotImplementedError
+
     def checked(self, actions: np.ndarray) -> np.ndarray:
         """Actions int64 [N, agents], refused if they do not fit."""
         actions, shape = np.asarray(actions), (self.num_envs, len(self.agents))

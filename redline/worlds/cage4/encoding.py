@@ -6,9 +6,19 @@ import gymnasium as gym
 import numpy as np
 
 from redline.compiled.speed import at_speed
-from redline.worlds.cage4.rules.observe import MOST_NUMBERS, OBS_WORDS, SIZES, decode_words
+from redline.errors import RedlineError
+from redline.worlds.cage4.rules.observe import (
+    AGENT_SHIFT,
+    MOST_NUMBERS,
+    OBS_WORDS,
+    PHASE_MASK,
+    SIZES,
+    decode_words,
+)
 from redline.worlds.cage4.rules.scenario import NUM_BLUE
 from redline.worlds.encoding import Plain, require_form
+
+LAST_PHASE = 2
 
 
 class TeamWords:
@@ -30,18 +40,50 @@ class TeamWords:
     def decode(self, stored: np.ndarray) -> np.ndarray:
         """The numbers int8 [n, 1050] of words [n, 5, 4]."""
         require_form(self, stored)
-        agents = np.tile(np.arange(NUM_BLUE), len(stored))
-        return self.decode_agents(stored.reshape(-1, OBS_WORDS), agents).reshape(len(stored), self.size)
+        numbers = np.zeros((len(stored) * NUM_BLUE, MOST_NUMBERS), np.int8)
+        self._decode(stored.reshape(-1, OBS_WORDS), numbers)
+        return numbers.reshape(len(stored), self.size)
 
     def require_possible(self, stored: np.ndarray) -> None:
-        """Any bits are numbers."""
+        """Refuse words that no agent could see."""
         require_form(self, stored)
+        require_words(stored.reshape(-1, OBS_WORDS))
 
-    def decode_agents(self, words: np.ndarray, agents: np.ndarray) -> np.ndarray:
-        """The numbers int8 [n, 210] of words [n, 4], each of the agent of that number."""
-        numbers = np.zeros((len(words), MOST_NUMBERS), np.int8)
-        self._decode(words, agents, numbers)
-        return numbers
+
+class AgentWords:
+    """Words int64 [4] of one agent, seen as 92 or 210 numbers."""
+
+    shape = (OBS_WORDS,)
+    dtype = np.dtype(np.int64)
+
+    def __init__(self, b: int, turbo: bool = True) -> None:
+        self.size = SIZES[b]
+        self._high = tuple(highest(b).tolist())
+        self._decode = at_speed(decode_words, turbo)
+
+    @property
+    def decoded(self) -> Plain:
+        """Small whole numbers."""
+        return Plain((self.size,), np.dtype(np.int8), high=self._high)
+
+    def decode(self, stored: np.ndarray) -> np.ndarray:
+        """The numbers int8 [n, size] of words [n, 4]."""
+        require_form(self, stored)
+        numbers = np.zeros((len(stored), MOST_NUMBERS), np.int8)
+        self._decode(np.ascontiguousarray(stored), numbers)
+        return numbers[:, : self.size]
+
+    def require_possible(self, stored: np.ndarray) -> None:
+        """Refuse words that no agent could see."""
+        require_form(self, stored)
+        require_words(stored)
+
+
+def require_words(words: np.ndarray) -> None:
+    """Refuse words [n, 4] of a phase or an agent that is not there."""
+    phases, agents = words[:, 0] & PHASE_MASK, words[:, -1] >> AGENT_SHIFT
+    if (phases > LAST_PHASE).any() or (agents < 0).any() or (agents >= NUM_BLUE).any():
+        raise RedlineError("These observations are of a phase or of an agent that there is not in CAGE-4.")
 
 
 def highest(b: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from redline.compiled.announce import announce_compilation
 from redline.compiled.speed import at_speed
 from redline.errors import RedlineError
 from redline.worlds.batch import Infos, any_seed
-from redline.worlds.cage4.encoding import TeamWords, agent_space
+from redline.worlds.cage4.encoding import AgentWords, TeamWords, agent_space
 from redline.worlds.cage4.naming import action_label
 from redline.worlds.cage4.rules import kernel
 from redline.worlds.cage4.rules.pcg import seed_generator
@@ -113,6 +113,15 @@ class Cage4VectorEnv(TeamEnv):
     def state_arrays(self) -> dict[str, np.ndarray]:
         """One record per env."""
         return {"records": self.state}
+
+    @property
+    def idle(self) -> np.ndarray:
+        """Sleep, of each agent."""
+        return np.array(SLEEPS, np.int64)
+
+    def agent_encoding(self, agent: str) -> AgentWords:
+        """How the stored observations of one agent are seen."""
+        return AgentWords(self.agents.index(agent))
 
     def true_state(self) -> EnterpriseTruth:
         """What the rules know and Blue does not: a copy."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,8 +11,11 @@ from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 
+from redline.compiled.rng import actor_seed
 from redline.errors import RedlineError
-from redline.learn.evaluate import Score, Subject, score
+from redline.learn.evaluate import Score, Subject, Trained, graded, score
+from redline.learn.team_policy import TeamActor, TeamPolicy
+from redline.worlds.batch import Infos
 from redline.worlds.cage4.baselines import BASELINES, Team, make_baseline
 from redline.worlds.cage4.env import Cage4VectorEnv
 from redline.worlds.cage4.rules.scenario import EnterpriseOptions
@@ -30,6 +34,8 @@ class TeamProtocol:
 
     episodes: int = 100
     """Episodes to play; the official protocol plays 100."""
+    deterministic: bool = False
+    """Always take the likeliest action of a trained team instead of drawing one."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played."""
@@ -46,31 +52,61 @@ class TeamScore:
     all_rewards: Score
 
 
-def play_team(team: Team, options: EnterpriseOptions, episodes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Official scores and returns, float64 [episodes] each. Episode `i` is that of seed `seed + i`."""
+def score_team(
+    name: str,
+    team: Team | TeamPolicy,
+    options: EnterpriseOptions,
+    episodes: int,
+    seed: int,
+    deterministic: bool = False,
+) -> TeamScore:
+    """How a team does over a number of episodes; episode `i` is that of seed `seed + i`."""
     official, returns = [], []
     for start in range(0, episodes, BATCH):
-        env = Cage4VectorEnv(min(BATCH, episodes - start), options, autoreset=False)
+        env = Cage4VectorEnv(
+            min(BATCH, episodes - start), options, autoreset=False, encoded=isinstance(team, TeamPolicy)
+        )
+        act = _acting(team, env, actor_seed(seed + start), deterministic)
         obs, infos = env.reset(seed=seed + start)
         for _ in range(options.steps - 1):
-            obs, _, _, _, infos = env.step(team(obs, infos["action_mask"]))
+            obs, _, _, _, infos = env.step(act(obs, infos))
         official.append(infos["episode_metrics"]["official"])
         returns.append(infos["episode"]["r"])
-    return np.concatenate(official), np.concatenate(returns)
+    return TeamScore(name, score(np.concatenate(official)), score(np.concatenate(returns)))
 
 
-def score_team(name: str, team: Team, options: EnterpriseOptions, episodes: int, seed: int) -> TeamScore:
-    """How a team does over a number of episodes."""
-    official, returns = play_team(team, options, episodes, seed)
-    return TeamScore(name, score(official), score(returns))
+def _acting(
+    team: Team | TeamPolicy, env: Cage4VectorEnv, seed: int, deterministic: bool
+) -> Callable[[np.ndarray, Infos], np.ndarray]:
+    """What a team does in envs: a trained one sleeps while an action of its own is under way."""
+    if not isinstance(team, TeamPolicy):
+        return lambda obs, infos: team(obs, infos["action_mask"])
+    actor = TeamActor(team, env.num_envs, seed, False, deterministic)
+    actor.begin(env.options.steps)
+    return lambda obs, infos: actor.act(obs, infos["action_mask"], infos["acting"], env.idle)[0]
+
+
+def grade(trained: Trained, episodes: int, seed: int) -> Answer:
+    """The score at the end of training, by the official protocol."""
+    assert isinstance(trained.policy, TeamPolicy)
+    options = EnterpriseOptions(**trained.config.env_options)
+    found = score_team("trained", trained.policy, options, episodes, seed).official
+    return graded(found, {"protocol": "official"}, options.steps - 2)
 
 
 def run(subject: Subject, options: TeamProtocol, say: Say) -> Answer:
     """Score the player that is named, or all simple ones."""
     settings = EnterpriseOptions(**subject.env_options)
-    names = BASELINES if subject.player is None else (subject.player,)
-    teams = {name: make_baseline(name, subject.seed) for name in names}
-    scores = [score_team(name, team, settings, options.episodes, subject.seed) for name, team in teams.items()]
+    teams: dict[str, Team | TeamPolicy] = {}
+    if subject.trained is not None and isinstance(subject.trained.policy, TeamPolicy):
+        teams[str(subject.trained.path)] = subject.trained.policy
+    else:
+        names = BASELINES if subject.player is None else (subject.player,)
+        teams |= {name: make_baseline(name, subject.seed) for name in names}
+    scores = [
+        score_team(name, team, settings, options.episodes, subject.seed, options.deterministic)
+        for name, team in teams.items()
+    ]
     rows = [_facts(each) for each in scores]
     first = rows[0] if len(rows) == 1 else {}
     title = f"{subject.env}: {options.episodes:,} episodes a row, mean ± standard error"

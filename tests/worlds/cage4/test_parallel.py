@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("pettingzoo")
-from pettingzoo.test import parallel_api_test
-
 from redline.errors import RedlineError
 from redline.worlds.cage4.parallel import Cage4ParallelEnv
 
@@ -19,6 +17,8 @@ RECORDED = np.load(Path(__file__).parents[2] / "data" / "cage4" / "seven_steps.n
 
 @pytest.mark.filterwarnings("ignore")
 def test_pettingzoo_finds_nothing_wrong_with_it():
+    from pettingzoo.test import parallel_api_test  # which loads what warns
+
     parallel_api_test(Cage4ParallelEnv(seed=0, steps=10), num_cycles=30)
 
 

@@ -1,6 +1,7 @@
 """What Blue sees: the flat observation of the original, kept in four words per agent.
 
-A word for each of up to three zones holds phase, blocks, process and connection events; the last one holds messages.
+A word for each of up to three zones holds phase, blocks, process and connection events; the last one holds messages and
+the number of the agent.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ MOST_NUMBERS = max(SIZES)
 ZONE_OF = np.array([[zones[k] if k < len(zones) else -1 for k in range(MOST_ZONES)] for zones in BLUE_ZONES])
 _RANKED = np.array(BY_NAME)
 _SLOT_MASK = (1 << SLOTS) - 1
+PHASE_MASK = (1 << PHASE_BITS) - 1
+AGENT_SHIFT = NUM_MESSAGES * MESSAGE_BITS
+"""The bit of the last word where the number of the agent begins."""
 
 
 @rule
@@ -49,18 +53,19 @@ def observe(env, words, i):
             if sender != b:
                 told |= int(env.message[sender]) << shift
                 shift += MESSAGE_BITS
-        words[i, b, MOST_ZONES] = told
+        words[i, b, MOST_ZONES] = told | (b << AGENT_SHIFT)
 
 
 @kernel
-def decode_words(words, agents, numbers):
-    """The numbers int8 [n, 210] that words int64 [n, 4] of agents int64 [n] stand for, zeros behind them."""
+def decode_words(words, numbers):
+    """The numbers int8 [n, 210] that words int64 [n, 4] of agents stand for, zeros behind them."""
     for i in range(len(words)):
-        phase = words[i, 0] & ((1 << PHASE_BITS) - 1)
+        phase = words[i, 0] & PHASE_MASK
         numbers[i, 0] = phase
+        agent = words[i, MOST_ZONES] >> AGENT_SHIFT
         at = 1
         for k in range(MOST_ZONES):
-            zone = ZONE_OF[agents[i], k]
+            zone = ZONE_OF[agent, k]
             if zone < 0:
                 continue
             word = words[i, k]
