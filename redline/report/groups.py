@@ -279,16 +279,17 @@ def verdict(better: RunGroup, worse: RunGroup, by_score: bool) -> GroupVerdict:
 
 
 def _chance(one: np.ndarray, other: np.ndarray, possible: int, rng: np.random.Generator) -> float:
-    """Share of deals of all runs to two groups in which their means are at least as far apart."""
+    """Share of deals of all runs to two groups in which they are at least as far apart."""
     every, size = np.concatenate([one, other]), len(one)
     if possible <= MOST_DEALS:
         chosen = np.array(list(combinations(range(len(every)), size)))
     else:
         chosen = np.argsort(rng.random((MOST_DEALS, len(every))), axis=1)[:, :size]
-    taken = np.zeros((len(chosen), len(every)), bool)
-    np.put_along_axis(taken, chosen, True, axis=1)
-    apart = np.abs((taken * every).sum(1) / size - (~taken * every).sum(1) / len(other))
-    seen = abs(one.mean() - other.mean())
+    left = np.ones((len(chosen), len(every)), bool)
+    np.put_along_axis(left, chosen, False, axis=1)
+    rest = np.broadcast_to(every, left.shape)[left].reshape(len(chosen), -1)
+    apart = np.abs(interquartile_mean(every[chosen]) - interquartile_mean(rest))
+    seen = abs(float(interquartile_mean(one) - interquartile_mean(other)))
     return float((apart >= seen - 1e-12).mean())
 
 
