@@ -92,9 +92,9 @@ def _watched(command: PlayOptions) -> tuple[Play, WatchedEpisode]:
             raise RedlineError(
                 f"--policy {command.policy} plays in an env, not in {target}. Try: redline play {default_world().name} …"
             )
-        return watch_trained(
-            load_policy(find_policy(target), command.trust), command.seed, command.deterministic, command.env
-        )
+        trained = load_policy(find_policy(target), command.trust)
+        who = "" if Path(target).exists() else target
+        return watch_trained(trained, command.seed, command.deterministic, command.env, who)
     if find_world(with_query(target, {})[0]) is None:
         raise RedlineError(
             f"There is no run or checkpoint {target}, and no env of that name. Pass a run folder, or see redline envs."
