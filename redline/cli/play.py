@@ -93,7 +93,9 @@ def _watched(command: PlayOptions) -> tuple[Play, WatchedEpisode]:
                 f"--policy {command.policy} plays in an env, not in {target}. Try: redline play {default_world().name} …"
             )
         trained = load_policy(find_policy(target), command.trust)
-        return watch_trained(trained, command.seed, command.deterministic or trained.decided, command.env)
+        who = "" if Path(target).exists() else target
+        decided = command.deterministic or trained.decided
+        return watch_trained(trained, command.seed, decided, command.env, who)
     if find_world(with_query(target, {})[0]) is None:
         raise RedlineError(
             f"There is no run or checkpoint {target}, and no env of that name. Pass a run folder, or see redline envs."

@@ -22,15 +22,18 @@ PICTURES = "rgb_array"
 
 
 def watch_trained(
-    trained: Trained, seed: int, deterministic: bool = False, env: str | None = None
+    trained: Trained, seed: int, deterministic: bool = False, env: str | None = None, who: str = ""
 ) -> tuple[Play, WatchedEpisode]:
-    """An episode of a trained policy, in its own env or in another that has the same observations and actions."""
+    """An episode of a trained policy, in its own env or in another that has the same observations and actions.
+
+    `who` is what to call it, where that is not the name of its run.
+    """
     config = trained.config
     name, options = (config.env, config.env_options) if env is None else with_query(env, {})
     play, made = _stage(name, options, trained)
     try:
         player = PolicyPlayer(trained.policy, seed, deterministic)
-        return play, watch(made, name, player, seed, who=name_of(trained), note=play.note, options=options)
+        return play, watch(made, name, player, seed, who=who or name_of(trained), note=play.note, options=options)
     finally:
         made.close()
 

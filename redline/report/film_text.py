@@ -13,7 +13,7 @@ BAR = 20
 
 def frame_lines(frame: Frame, total: float, last: int | None = None) -> list[str]:
     """A frame in words, with rich's markup; `last` is the number of the last one."""
-    lines = [f"[bold]{escape(frame.title)}[/]" + (f" of {last}" if last else "")]
+    lines = [f"[bold]{escape(frame.title)}[/]" + (f" of {last}" if last and frame.reward is not None else "")]
     lines += [f"  {escape(who):<14} {escape(what)}" for who, what in frame.facts]
     if frame.reward is not None:
         why = ", ".join(f"{fixed(points)} {escape(words)}" for words, points in frame.reasons)

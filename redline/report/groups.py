@@ -279,17 +279,19 @@ def verdict(better: RunGroup, worse: RunGroup, by_score: bool) -> GroupVerdict:
 
 
 def _chance(one: np.ndarray, other: np.ndarray, possible: int, rng: np.random.Generator) -> float:
-    """Share of deals of all runs to two groups in which their means are at least as far apart."""
+    """Share of deals of all runs to two groups in which their means are at least as far apart.
+
+    Means, not interquartile means: of few runs those leave too little to deal.
+    """
     every, size = np.concatenate([one, other]), len(one)
     if possible <= MOST_DEALS:
         chosen = np.array(list(combinations(range(len(every)), size)))
     else:
         chosen = np.argsort(rng.random((MOST_DEALS, len(every))), axis=1)[:, :size]
-    taken = np.zeros((len(chosen), len(every)), bool)
-    np.put_along_axis(taken, chosen, True, axis=1)
-    apart = np.abs((taken * every).sum(1) / size - (~taken * every).sum(1) / len(other))
-    seen = abs(one.mean() - other.mean())
-    return float((apart >= seen - 1e-12).mean())
+    ours = every[chosen].sum(axis=1)
+    apart = np.abs(ours / size - (every.sum() - ours) / len(other))
+    seen = abs(float(one.mean() - other.mean()))
+    return float((apart >= seen - 1e-9 * max(1.0, seen)).mean())
 
 
 @dataclass(frozen=True)
