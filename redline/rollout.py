@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 if TYPE_CHECKING:
     import gymnasium as gym
 
-    from redline.worlds.play_on import Answers, Columns
+    from redline.worlds.play_on import Answers, PlayedColumns
 
 
 class Decision(NamedTuple):
@@ -176,7 +176,12 @@ class Rollout:
 
     @classmethod
     def of_columns(
-        cls, columns: Columns, version: int, observations: np.ndarray, masks: np.ndarray | None, last_values: np.ndarray
+        cls,
+        columns: PlayedColumns,
+        version: int,
+        observations: np.ndarray,
+        masks: np.ndarray | None,
+        last_values: np.ndarray,
     ) -> Rollout:
         """What envs played by themselves: columns [N, T], seen as [T, N]. Episodes and cut values are still to be told."""
         next_values = np.empty_like(columns.values)

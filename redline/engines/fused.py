@@ -18,7 +18,7 @@ from redline.rollout import Acting, Answering, Rollout
 from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.batch import BatchEnv
-from redline.worlds.play_on import Columns, Ends, Going
+from redline.worlds.play_on import Ends, Going, PlayedColumns
 
 
 class Fused(Lockstep):
@@ -42,7 +42,7 @@ class Fused(Lockstep):
         acting, recording, playing = watch.span("policy"), watch.span("record"), watch.span("play")
         tally.begin()
         with recording:
-            columns = Columns.empty(envs.num_envs, num_steps)
+            columns = PlayedColumns.empty(envs.num_envs, num_steps)
             going = Going(np.zeros(envs.num_envs, np.int64), policy.streams, tally.returns, tally.lengths)
             for part in self._parts:
                 part.num_ends = 0
@@ -76,7 +76,7 @@ class Fused(Lockstep):
             tally.write(rollout)
         return rollout
 
-    def _play_on(self, policy: Answering, going: Going, columns: Columns) -> None:
+    def _play_on(self, policy: Answering, going: Going, columns: PlayedColumns) -> None:
         """Every env on to the end of the collect, or to something new."""
         answers = policy.answers()
 

@@ -18,13 +18,11 @@ from redline.learn.config import PPOConfig
 from redline.learn.heads.categorical import Categorical, write_gradient
 from redline.learn.loss import Loss, TimedLoss
 from redline.learn.loss import write_gradient as write_gradient_by_torch
+from redline.learn.network.inputs import FEW, Inputs, dense_inputs, some_rows, sparse_inputs
 from redline.learn.network.layers import Network
-from redline.learn.network.one_call import Inputs, dense_inputs, gradient_in_one_call, some_rows, sparse_inputs
+from redline.learn.network.one_call import gradient_in_one_call
 from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.policy import Policy
-
-FEW = 0.15
-"""Part of the inputs that are not zero below which only these are multiplied."""
 
 
 class Table(NamedTuple):

@@ -16,7 +16,7 @@ from redline.learn.heads.head import Head
 from redline.rollout import Rollout
 
 
-class Spread(NamedTuple):
+class Variances(NamedTuple):
     """Mean and variance of the advantages and of the returns of a rollout."""
 
     advantage_mean: float
@@ -29,7 +29,7 @@ class Summed(NamedTuple):
     """A rollout as one batch."""
 
     batch: Minibatch[np.ndarray]
-    spread: Spread
+    spread: Variances
     advantages: np.ndarray  # float32 [N, T], as they were before they were normalised
     extremes: np.ndarray  # float32 [3]  mean, least and greatest return; not finite if one is not
 
@@ -79,9 +79,9 @@ def sum_up(
     return Summed(batch, spread, advantages, extremes)
 
 
-def _spread(sums: np.ndarray, size: int) -> Spread:
+def _spread(sums: np.ndarray, size: int) -> Variances:
     advantage, advantage_square, gained, gained_square = (sums / size).tolist()
-    return Spread(
+    return Variances(
         advantage, max(0.0, advantage_square - advantage**2), gained, max(0.0, gained_square - gained**2)
     )  # fmt: skip
 

@@ -87,6 +87,7 @@ class Trainer:
         self.step = self.episodes = self.number = 0
         self.collecting = False  # whether an update is under way and has changed nothing yet
         self.updating = False  # whether an update is under way
+        self.unbeatable = False  # whether an episode was played that is as good as any can be
         self._deduplicated = config.dedup
         self._before: Saved | None = None  # a snapshot from before the collect under way, where that may take long
         self._collect_seconds = SLOW_COLLECT  # of the latest collect
@@ -99,6 +100,8 @@ class Trainer:
     def progress(self) -> float:
         """Part of the run that is over."""
         config = self.config
+        if self.unbeatable:
+            return 1.0
         if config.total_episodes is not None:
             return min(1.0, self.episodes / config.total_episodes)
         assert config.steps_goal is not None
@@ -130,16 +133,25 @@ class Trainer:
         self.number += 1
         self.step += rollout.num_steps
         self.episodes += len(rollout.episode_returns)
+        perfect = self._note_perfection(rollout)
         if self.elite.episodes and self.progress >= 1.0:
             with watch.span("learn"), watch.span("imitate"):
                 settle(self.policy, self.elite.episodes[0], np.random.default_rng(config.seed))
         require_finite("A weight", [float(self.policy.weights.detach().abs().max())], rollout, config.ppo)
         metrics = {**_episode_metrics(rollout, self.world), **metrics, **self._fault_metrics()}
-        notes = self._note_repeats(rollout, metrics)
+        notes = (*self._note_repeats(rollout, metrics), *perfect)
         self.updating = False
         return Update(
             self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap(), notes
         )
+
+    def _note_perfection(self, rollout: Rollout) -> tuple[str, ...]:
+        """A sentence if an episode is as good as any can be and is kept, which ends the run."""
+        if self.world.unbeatable is None or not self.elite.episodes:
+            return ()
+        said = self.world.unbeatable(self.config, rollout.episode_metrics)
+        self.unbeatable = said is not None
+        return () if said is None else (said,)
 
     def _note_repeats(self, rollout: Rollout, metrics: dict[str, float]) -> tuple[str, ...]:
         """Add to the metrics whether deduplication is worth it; a sentence where that has changed."""
@@ -205,7 +217,7 @@ class Trainer:
             kept = {name: value for name, value in vars(rollout).items() if isinstance(value, np.ndarray)}
             arrays |= {f"earlier.{k}.{name}": array for name, array in kept.items()}
         values = {"step": self.step, "episodes": self.episodes, "number": self.number, "order": self.ppo.order_state()}
-        return arrays, {**values, "deduplicated": self._deduplicated}
+        return arrays, {**values, "deduplicated": self._deduplicated, "unbeatable": self.unbeatable}
 
     def restore(self, arrays: dict[str, np.ndarray], values: dict[str, Any], where: str = "The snapshot") -> bool:
         """Go on from a snapshot. Returns whether the envs go on too (those that cannot be saved begin new episodes).
@@ -224,6 +236,7 @@ class Trainer:
                     self._earlier.append(Rollout(**{"masks": None, "episode_metrics": {}, **saved}))  # type: ignore[arg-type]
             self.step, self.episodes, self.number = values["step"], values["episodes"], values["number"]
             self._deduplicated = values.get("deduplicated", self.config.dedup)  # earlier versions kept none
+            self.unbeatable = bool(values.get("unbeatable", False))
         saved_envs = below(arrays, "engine")
         if saved_envs:
             with refusing(where):

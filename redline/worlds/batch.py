@@ -17,7 +17,7 @@ from redline.compiled.rng import seed_streams
 from redline.errors import RedlineError, unknown
 from redline.worlds.encoding import Encoding, Plain
 from redline.worlds.observations import space_encoding
-from redline.worlds.play_on import Answers, Columns, Ends, Going, Playing
+from redline.worlds.play_on import Answers, Ends, Going, PlayedColumns, Playing
 from redline.worlds.ranges import WAY_OUT, Ranges, require_in_range, require_truth, undeclared
 from redline.worlds.results import StepResults
 from redline.worlds.world import Named
@@ -112,7 +112,7 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     # Where a world offers to play on
 
     def play_on(
-        self, first: int, last: int, answers: Answers, going: Going, columns: Columns, ends: Ends, num_ends: int
+        self, first: int, last: int, answers: Answers, going: Going, columns: PlayedColumns, ends: Ends, num_ends: int
     ) -> int:
         """Play envs `first` up to `last` on, each to the end of a collect or to news. Returns how many episodes ended."""
         assert self.playing is not None

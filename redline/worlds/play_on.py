@@ -38,7 +38,7 @@ class Going(NamedTuple):
     lengths: np.ndarray  # int64  likewise
 
 
-class Columns(NamedTuple):
+class PlayedColumns(NamedTuple):
     """What was played; arrays [N, T]: env first, since each env writes its own row from end to end."""
 
     rows: np.ndarray  # int32
@@ -50,7 +50,7 @@ class Columns(NamedTuple):
     truncated: np.ndarray  # bool
 
     @classmethod
-    def empty(cls, num_envs: int, num_steps: int) -> Columns:
+    def empty(cls, num_envs: int, num_steps: int) -> PlayedColumns:
         """Arrays to write into."""
         kinds = (np.int32, np.int64, np.float32, np.float32, np.float32, np.bool_, np.bool_)
         return cls(*(np.empty((num_envs, num_steps), kind) for kind in kinds))

@@ -118,7 +118,7 @@ class Loops(NamedTuple):
     play_on: Rule
 
 
-class Stage(NamedTuple):
+class RuledEnvs(NamedTuple):
     """All that a step needs, and where it leaves what comes of it; arrays over envs."""
 
     state: np.ndarray
@@ -132,9 +132,9 @@ class Stage(NamedTuple):
 
 
 @rule
-def tell(stage, i, told, place):
+def tell(envs, i, told, place):
     """The record of the episode that ended last in env `i`."""
-    told[place] = stage.before[i]
+    told[place] = envs.before[i]
 
 
 @functools.cache
@@ -157,35 +157,35 @@ def loops(begin: Rule, chance: Rule, play: Rule, observe: Rule, allow: Rule) -> 
             allow(state[i], settings, mask, i)
 
     @rule
-    def advance(stage, i, action, autoreset, dictated):
-        state, tally, settings, obs = stage.state, stage.tally, stage.settings, stage.obs
+    def advance(envs, i, action, autoreset, dictated):
+        state, tally, settings, obs = envs.state, envs.tally, envs.settings, envs.obs
         if not dictated:
             chance(state[i], settings)
         reward, over = play(state[i], action, settings)
         tally[i].score += reward
         tally[i].length += 1
-        cut = not over and tally[i].length == stage.max_steps
+        cut = not over and tally[i].length == envs.max_steps
         observe(state[i], settings, obs, i)
         if over or cut:
             tally[i].last_score, tally[i].last_length = tally[i].score, tally[i].length
-            stage.before[i] = state[i]
+            envs.before[i] = state[i]
             for k in range(obs.shape[1]):
-                stage.final_obs[i, k] = obs[i, k]
+                envs.final_obs[i, k] = obs[i, k]
             if autoreset:
                 begin(state[i], settings)
                 tally[i].score, tally[i].length = 0.0, 0
                 observe(state[i], settings, obs, i)
-        allow(state[i], settings, stage.mask, i)
+        allow(state[i], settings, envs.mask, i)
         return reward, over, cut
 
     @kernel
-    def step(stage, first, last, actions, autoreset, dictated, rewards, terminated, truncated):
+    def step(envs, first, last, actions, autoreset, dictated, rewards, terminated, truncated):
         for i in range(first, last):
-            rewards[i], terminated[i], truncated[i] = advance(stage, i, int(actions[i]), autoreset, dictated)
+            rewards[i], terminated[i], truncated[i] = advance(envs, i, int(actions[i]), autoreset, dictated)
 
     @rule
-    def advance_by_itself(stage, i, action):
-        return advance(stage, i, action, True, False)
+    def advance_by_itself(envs, i, action):
+        return advance(envs, i, action, True, False)
 
     return Loops(reset, look, step, playing_on(advance_by_itself, tell, see))
 
@@ -217,13 +217,13 @@ class RulesEnv(BatchEnv):
         """Records of the episodes that ended last, as they were then."""
         self._tally = np.zeros(num_envs, TALLY).view(np.recarray)
         self._rows, self._final_rows = (array.reshape(num_envs, -1) for array in (self.obs, self.final_obs))
-        self._stage = Stage(
+        self._envs = RuledEnvs(
             self.state, self.ended_state, self._tally, rules.settings, rules.max_steps,
             self._rows, self.mask, self._final_rows,
         )  # fmt: skip
         announce_compilation(kernels.step, "rules of this world", 10)
         if turbo and autoreset and rules.encoding.dtype == np.int64:
-            self.playing = Playing(self._loops.play_on, self._stage, self._words(), rules.record, self._told)
+            self.playing = Playing(self._loops.play_on, self._envs, self._words(), rules.record, self._told)
 
     def _words(self) -> np.ndarray:
         """Room for what is looked up: the observations themselves, or a copy with masks behind them."""
@@ -245,7 +245,7 @@ class RulesEnv(BatchEnv):
 
     def play(self, first: int, last: int, actions: np.ndarray, results: StepResults) -> None:
         """Play one step in envs `first` up to `last`."""
-        self._loops.step(self._stage, first, last, actions, self.autoreset, self.dictated, *results)
+        self._loops.step(self._envs, first, last, actions, self.autoreset, self.dictated, *results)
 
     def look(self) -> None:
         """Write observations and masks anew, after `state` was written into."""

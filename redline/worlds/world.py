@@ -147,6 +147,9 @@ class World:
     """Training plans by name. The first is followed where nothing is said about the training at all."""
     summarise: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None
     """More numbers about the episodes that ended in an update, from what the env said about each of them."""
+    unbeatable: Callable[[TrainConfig, dict[str, np.ndarray]], str | None] | None = None
+    """A sentence if an episode that ended in an update is as good as any can be, from what the env said about each of
+    them. A run that keeps its best episodes then ends, and its policy plays that one."""
     progress: Callable[[dict[str, float]], str] | None = None
     """A few words about an update for the progress line, in place of its mean return."""
     demonstrate: Callable[[TrainConfig], Episode | None] | None = None

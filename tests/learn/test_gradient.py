@@ -12,7 +12,7 @@ from redline.learn.config import PPOConfig
 from redline.learn.gradient import ByTorch, InOneCall, Table, by_hand_way
 from redline.learn.heads import head_for
 from redline.learn.heads.categorical import Categorical
-from redline.learn.network.one_call import dense_inputs, some_rows, sparse_inputs
+from redline.learn.network.inputs import dense_inputs, some_rows, sparse_inputs
 from redline.learn.policy import Policy
 from redline.worlds.encoding import plain
 

@@ -11,6 +11,8 @@ import torch
 from redline.errors import RedlineError
 from redline.learn.acting import Actor, ActorParameters
 from redline.learn.heads.categorical import Categorical
+from redline.learn.network import steady_pass
+from redline.learn.network.inputs import FEW, sparse_inputs
 from redline.learn.numpy_policy import NumpyPolicy
 from redline.learn.policy import Policy
 from redline.threads import use_threads
@@ -102,6 +104,17 @@ def test_an_answer_is_the_same_whatever_else_is_asked(hidden, shared, masked):
             some = inferred(policy, obs[part], None if masks is None else masks[part])
             for found, expected in zip(some, whole, strict=True):
                 np.testing.assert_array_equal(found, expected[part])
+
+
+def test_an_answer_is_the_same_with_and_without_the_zeros_of_what_is_seen(monkeypatch):
+    policy, obs = make_policy((16, 9), False), observations(70)
+    obs[np.random.default_rng(1).random(obs.shape) < 0.9] = 0.0
+    without = inferred(policy, obs, None)
+    assert sparse_inputs(obs, FEW) is not None
+    monkeypatch.setattr(steady_pass, "FEW", 0.0)
+    for found, expected in zip(inferred(policy, obs, None), without, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(policy.state_values(obs), without[2])
 
 
 def test_a_fresh_policy_holds_all_actions_for_nearly_equally_likely():

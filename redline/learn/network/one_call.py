@@ -8,85 +8,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from redline.compiled.speed import kernel
-from redline.learn.loops import chained, loop
-from redline.learn.network.products import add_product, add_transposed_product, judge, tanh_rows, transposed
+from redline.learn.loops import loop
+from redline.learn.network.inputs import add_sparse_product
+from redline.learn.network.products import add_product, add_transposed_product, judge, spread, tanh_rows, transposed
 
 _f = np.float32
 _ZERO, _ONE = _f(0.0), _f(1.0)
 
 
-class Inputs(NamedTuple):
-    """What a network sees of n observations: all numbers, or only those that are not zero."""
-
-    dense: np.ndarray  # float32 [n, inputs]; [0, inputs] where sparse
-    starts: np.ndarray  # int64 [n + 1]  where the numbers of each row begin; empty where dense
-    columns: np.ndarray  # int32 [numbers]
-    numbers: np.ndarray  # float32 [numbers]
-
-
-def dense_inputs(numbers: np.ndarray) -> Inputs:
-    """Inputs of which most are not zero."""
-    return Inputs(numbers, np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
-
-
-def sparse_inputs(numbers: np.ndarray, most: float) -> Inputs | None:
-    """Inputs float32 [n, inputs] without the zeros among them, if at most that part of them are not zero."""
-    count = np.count_nonzero(numbers)
-    if count > most * numbers.size:
-        return None
-    inputs = Inputs(
-        np.empty((0, numbers.shape[1]), np.float32), np.zeros(len(numbers) + 1, np.int64),
-        np.empty(count, np.int32), np.empty(count, np.float32),
-    )  # fmt: skip
-    _leave_zeros_out(numbers, inputs)
-    return inputs
-
-
-def some_rows(inputs: Inputs, rows: np.ndarray) -> Inputs:
-    """The inputs of some of the observations, where they are sparse."""
-    counts = inputs.starts[rows + 1] - inputs.starts[rows]
-    starts = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    places = np.repeat(inputs.starts[rows] - starts[:-1], counts) + np.arange(starts[-1])
-    return Inputs(inputs.dense, starts, inputs.columns[places], inputs.numbers[places])
-
-
-@kernel
-def _leave_zeros_out(numbers, inputs):
-    place = 0
-    for i in range(numbers.shape[0]):
-        for k in range(numbers.shape[1]):
-            if numbers[i, k] != 0:
-                inputs.columns[place], inputs.numbers[place] = k, numbers[i, k]
-                place += 1
-        inputs.starts[i + 1] = place
-
-
 @loop
 def _view(vector, place, rows, columns):
     return vector[place : place + rows * columns].reshape(rows, columns)
-
-
-@loop
-def _spread(bias, out):
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] = bias[j]
-
-
-@chained
-def add_sparse_product(out, inputs, right):
-    """Add inputs [n, K] times `right` [K, N] to `out`, without the zeros among them."""
-    for i in range(out.shape[0]):
-        for at in range(inputs.starts[i], inputs.starts[i + 1]):
-            number, k = inputs.numbers[at], inputs.columns[at]
-            for j in range(out.shape[1]):
-                out[i, j] += number * right[k, j]
 
 
 @loop
@@ -111,7 +47,7 @@ def _forward(weights, place, widths, inputs, hidden):
         before, width = widths[k - 1], widths[k]
         right = transposed(_view(weights, place, width, before))
         out = _view(hidden, at, count, width)
-        _spread(weights[place + width * before : place + width * before + width], out)
+        spread(weights[place + width * before : place + width * before + width], out)
         if k > 1:
             add_product(out, _view(hidden, at - count * before, count, before), right)
         elif len(inputs.starts):
@@ -201,7 +137,7 @@ def gradient_in_one_call(head_gradient: Callable[..., Any]) -> Callable[..., Any
         actor = _view(weights, actor_at, num_outputs, width)
         critic = _view(weights, critic_at, 1, width)
         outputs = np.empty((count, num_outputs), np.float32)
-        _spread(weights[critic_at - num_outputs : critic_at], outputs)
+        spread(weights[critic_at - num_outputs : critic_at], outputs)
         add_product(outputs, features, transposed(actor))
         values, errors = np.empty(count, np.float32), np.empty((count, 1), np.float32)
         judge(critic_features, critic, weights[critic_at + width :], values)

@@ -61,13 +61,18 @@ def transposed(matrix):
 
 
 @chained
-def affine(inputs, weight, bias, out):
-    """Write `inputs` [n, inputs] through a linear layer to `out` [n, outputs]."""
-    right = transposed(weight)
+def spread(bias, out):
+    """Write a bias to every row of `out`."""
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] = bias[j]
-    add_product(out, inputs, right)
+
+
+@chained
+def affine(inputs, weight, bias, out):
+    """Write `inputs` [n, inputs] through a linear layer to `out` [n, outputs]."""
+    spread(bias, out)
+    add_product(out, inputs, transposed(weight))
 
 
 @loop

@@ -18,6 +18,7 @@ PETRI = World(
     recipe=Named(f"{_HERE}.recipe:recipe"),
     fit=Named(f"{_HERE}.recipe:fit"),
     summarise=Named(f"{_HERE}.scores:summarise"),
+    unbeatable=Named(f"{_HERE}.scores:unbeatable"),
     progress=Named(f"{_HERE}.scores:progress"),
     demonstrate=Named(f"{_HERE}.warm_start:demonstrate"),
     eval_episodes=64,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +12,11 @@ import numpy as np
 from redline.compiled.rng import actor_seed
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
+from redline.learn.config import TrainConfig
 from redline.learn.policy import Policy
 from redline.worlds.petri.dispatching import play_actions, rule_actions, rules_for
 from redline.worlds.petri.env import PetriVectorEnv
-from redline.worlds.petri.instances import Instance
+from redline.worlds.petri.instances import Instance, parse_petri
 from redline.worlds.petri.replay import Played
 from redline.worlds.petri.rules.tables import tabulate
 from redline.worlds.petri.schedule import Schedule
@@ -174,6 +176,30 @@ def summarise(metrics: dict[str, np.ndarray]) -> dict[str, float]:
     if not len(done):
         return dict.fromkeys(("makespan", "makespan_min"), float("nan"))
     return {"makespan": float(done.mean()), "makespan_min": float(done.min())}
+
+
+def unbeatable(config: TrainConfig, metrics: dict[str, np.ndarray]) -> str | None:
+    """A sentence if a schedule that was completed, with nothing scrapped or late, is as short as any can be."""
+    if "end_time" not in metrics:
+        return None
+    kept = (metrics["completed"] > 0) & (metrics["margin_min"] >= 0)
+    kept &= metrics.get("scrapped", np.zeros(len(kept))) == 0
+    if not kept.any():
+        return None
+    best = int(metrics["end_time"][kept].min())
+    bound, optimum = _known_limits(config.env, tuple(sorted(config.env_options.items())))
+    if best == optimum:
+        return f"A schedule of {best} was played, which is the known optimum: there is nothing left to learn."
+    if bound is not None and best <= bound:
+        return f"A schedule of {best} was played, which is the lower bound: there is nothing left to learn."
+    return None
+
+
+@functools.lru_cache(maxsize=8)
+def _known_limits(name: str, options: tuple[tuple[str, Any], ...]) -> tuple[int | None, int | None]:
+    """The lower bound of a net's makespan, and its optimum, where they are known."""
+    instance = parse_petri(name, **dict(options))
+    return instance.lower_bound, instance.optimum
 
 
 def progress(metrics: dict[str, float]) -> str:
