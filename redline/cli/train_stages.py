@@ -240,7 +240,7 @@ def _tell(chain: Chain, eval_episodes: int | None, seconds: float, before: int, 
 def _graded(chain: Chain, eval_episodes: int | None) -> Answer | None:
     from redline.learn.evaluate import grade_returns
 
-    trained = chain.result()
+    trained = dataclasses.replace(chain.result(), path=chain.run.path)
     world = world_of(trained.config.env)
     episodes = world.eval_episodes if eval_episodes is None else eval_episodes
     if not episodes:
