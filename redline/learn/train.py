@@ -62,6 +62,9 @@ class Trainer:
     nothing had happened.
     """
 
+    unbeatable = False
+    """Whether an episode was played that is as good as any can be."""
+
     def __init__(self, config: TrainConfig, watch: Stopwatch | None = None) -> None:
         config = settled(config)
         self.config, self.world = config, world_of(config.env)
@@ -87,7 +90,6 @@ class Trainer:
         self.step = self.episodes = self.number = 0
         self.collecting = False  # whether an update is under way and has changed nothing yet
         self.updating = False  # whether an update is under way
-        self.unbeatable = False  # whether an episode was played that is as good as any can be
         self._deduplicated = config.dedup
         self._before: Saved | None = None  # a snapshot from before the collect under way, where that may take long
         self._collect_seconds = SLOW_COLLECT  # of the latest collect
