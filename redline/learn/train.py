@@ -139,9 +139,10 @@ class Trainer:
         if self.elite.episodes and self.progress >= 1.0:
             with watch.span("learn"), watch.span("imitate"):
                 settle(self.policy, self.elite.episodes[0], np.random.default_rng(config.seed))
-        require_finite("A weight", [float(self.policy.weights.detach().abs().max())], rollout, config.ppo)
-        metrics = {**_episode_metrics(rollout, self.world), **metrics, **self._fault_metrics()}
-        notes = (*self._note_repeats(rollout, metrics), *perfect)
+        with watch.span("learn"), watch.span("metrics"):
+            require_finite("A weight", [float(self.policy.weights.detach().abs().max())], rollout, config.ppo)
+            metrics = {**_episode_metrics(rollout, self.world), **metrics, **self._fault_metrics()}
+            notes = (*self._note_repeats(rollout, metrics), *perfect)
         self.updating = False
         return Update(
             self.number, self.step, self.episodes, rollout.num_steps, self.progress, metrics, watch.lap(), notes
