@@ -8,6 +8,7 @@ as time goes by would choose what is short, only to have more of the future disc
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,16 @@ from redline.learn.finite import require_finite
 from redline.learn.ppo import PPO
 from redline.learn.restoring import refusing, require_like, require_numbers, require_steps
 from redline.learn.team_policy import AgentGroup, TeamActor, TeamPolicy, make_team_policy
-from redline.learn.train import Trainer, Update, below, load_weights, pick_device, spread_seed
+from redline.learn.train import (
+    SLOW_COLLECT,
+    Saved,
+    Trainer,
+    Update,
+    below,
+    load_weights,
+    pick_device,
+    spread_seed,
+)
 from redline.rollout import Decision, Rollout
 from redline.threads import use_threads
 from redline.timing.stopwatch import Stopwatch
@@ -183,15 +193,20 @@ class TeamTrainer(Trainer):
             for k, policy in enumerate(self.policy.policies)
         ]
         self.step = self.episodes = self.number = 0
-        self.collecting = self.updating = False
+        self.collecting = self.updating = self.unbeatable = False
+        self._before: Saved | None = None
+        self._collect_seconds = SLOW_COLLECT
 
     def update(self) -> Update:
         """Collect once, and let every group learn from its own decisions."""
         watch, config = self.watch, self.config
+        self._before = self.snapshot() if self._collect_seconds >= SLOW_COLLECT else None
+        began = time.monotonic()
         self.collecting = self.updating = True
         with watch.span("collect"):
             told = self.team.collect(self.team_actor, config.num_steps, self.number, config.ppo.gamma, watch)
-        self.collecting = False
+        self.collecting, self._before = False, None
+        self._collect_seconds = time.monotonic() - began
         with watch.span("learn"):
             learned = [self._learn(ppo, each) for ppo, each in zip(self.learners, told.groups, strict=True)]
         self.number += 1
@@ -219,8 +234,10 @@ class TeamTrainer(Trainer):
                 }
         return found
 
-    def snapshot(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def snapshot(self) -> Saved:
         """Arrays and plain values from which `restore` continues bit for bit."""
+        if self._before is not None:
+            return self._before
         arrays = {f"policy.{name}": array for name, array in self.policy.arrays().items()}
         arrays |= {f"actor.{name}": array for name, array in self.team_actor.snapshot().items()}
         for k, ppo in enumerate(self.learners):

@@ -168,8 +168,9 @@ def test_an_episode_that_outgrows_its_room_says_so(pool):
     elif pool == "sessions":
         env.state.session_first[0, 1:] = env.state.session_id.shape[1]
     else:
-        env.state.used_first[0, 1:] = 0
-        env.state.used_count[0] = 200
+        for k, router in enumerate(env.state.zone_first[0, :7]):  # nobody else has room beside them
+            env.state.used_first[0, router], env.state.used_width[0, router] = k * 43 * 120, 120 if k < 6 else 116
+        env.state.used_end[0] = 43 * (6 * 120 + 116)
     with pytest.raises(RedlineError, match=r"outgrown the room.*room=2"):
         for t in range(400):
             env.step(chosen(1, t))

@@ -126,7 +126,7 @@ def restore(env, host):
     env.process_first[host] = env.process_last[host] = env.top[host] = 0
     env.ot_off[host] = env.decoys[host] = 0
     env.reliability[host] = 100
-    env.used_count[host] = 0
+    env.used_width[host] = 0
 
 
 @apart

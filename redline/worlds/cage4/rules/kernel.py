@@ -71,6 +71,7 @@ def begin_red(env, agent):
     """An agent that does nothing and knows nothing but its zone."""
     env.active[agent] = env.red_left[agent] = env.had_turn[agent] = env.known[agent] = env.num_ids[agent] = 0
     env.known_zones[agent] = RED_REACH[agent]
+    env.opened[agent] = env.changed[agent] = env.doubtful[agent] = 1
     env.told[agent], env.told_kind[agent], env.told_show[agent], env.received[agent] = UNKNOWN, NO_ACTION, NOTHING, 0
     env.red_kind[agent] = env.due_kind[agent] = NO_ACTION
     env.fresh_host[agent] = -1

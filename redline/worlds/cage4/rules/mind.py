@@ -92,8 +92,10 @@ def meet_all(env, agent):
             meet_linked(env, agent, int(env.host_zone[target]))
     for k in range(env.received[agent]):
         meet(env, agent, int(env.received_host[agent, k]), 1)
-    for k in range(env.session_first[agent], env.session_first[agent + 1]):
-        meet(env, agent, int(env.session_host[k]), 1)
+    if env.opened[agent]:
+        for k in range(env.session_first[agent], env.session_first[agent + 1]):
+            meet(env, agent, int(env.session_host[k]), 1)
+        env.opened[agent] = 0
 
 
 @apart
@@ -106,9 +108,15 @@ def meet_linked(env, agent, zone):
 
 @rule
 def forget_lost(env, agent):
-    """Hosts thought to be held of which no session was shown are merely known."""
+    """Hosts thought to be held of which no session was shown are merely known.
+
+    That of a break-in abroad is shown once, so it is in doubt at the next turn.
+    """
     shows_session = env.told_show[agent] >= BREAK_IN and env.told_show[agent] < ZONE
     shown = int(env.told_target[agent]) if shows_session else -1
+    if not env.doubtful[agent] and not shows_session:
+        return
+    env.doubtful[agent] = shows_session
     first, last = int(env.session_first[agent]), int(env.session_first[agent + 1])
     for place in range(env.known[agent]):
         state = int(env.known_state[agent, place])

@@ -53,6 +53,7 @@ def add_session(env, agent, host, root, abstract, pid):
     env.session_root[place], env.session_abstract[place] = root, abstract
     env.session_pid[place], env.session_ports[place] = pid, 0
     env.held[host] += 1
+    env.opened[agent] = env.changed[agent] = 1
     if is_foreign(env, agent, host):
         env.foreign = 1
     return number
@@ -63,6 +64,7 @@ def remove_session(env, agent, place):
     """A session of an agent ends, and what it remembers is forgotten."""
     free_list(env, int(env.session_ports[place]))
     env.held[env.session_host[place]] -= 1
+    env.changed[agent] = env.doubtful[agent] = 1
     for k in range(place, int(env.session_first[NUM_RED]) - 1):
         copy_session(env, k + 1, k)
     for later in range(agent + 1, NUM_RED + 1):
@@ -126,6 +128,9 @@ def learn_id(env, agent, number):
 @rule
 def look_after_sessions(env, agent):
     """An agent without a session 0 renumbers one of its own; then it learns ids and zones of all of them."""
+    if not env.changed[agent]:
+        return
+    env.changed[agent] = 0
     first, last = int(env.session_first[agent]), int(env.session_first[agent + 1])
     if find_session(env, agent, 0) < 0:
         renumber(env, first, last, pick(env, last - first))

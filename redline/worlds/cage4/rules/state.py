@@ -14,7 +14,7 @@ from redline.worlds.cage4.rules.scenario import MOST_GREEN, MOST_HOSTS, MOST_SER
 
 KNOWN = 64
 """Hosts that a Red agent can know: those of its own zones, at most 48, and the first servers of linked ones."""
-NODES, SESSIONS, IDS, USED_PORTS = 1600, 192, 96, 18_000
+NODES, SESSIONS, IDS, USED_PORTS = 1600, 192, 96, 36_000
 """Room for list items, sessions of all Red agents, session ids that one of them knows, and used ports in bytes."""
 
 
@@ -82,6 +82,9 @@ def record_type(room: int) -> np.dtype:
         ("received", np.int8, red), ("received_host", np.int16, (NUM_RED, NUM_RED)),
         # Red's mind
         ("had_turn", np.int8, red),
+        ("opened", np.int8, red),  # whether a session was opened since its latest turn
+        ("changed", np.int8, red),  # whether one was opened, ended or renumbered since it looked after them
+        ("doubtful", np.int8, red),  # whether a host may have been lost since its latest turn
         ("known_zones", np.int16, red),
         ("known", np.int16, red),
         ("known_host", np.int16, (NUM_RED, KNOWN)),
@@ -103,8 +106,9 @@ def record_type(room: int) -> np.dtype:
         ("value", number, (NODES * room,)),
         ("next", np.int16, (NODES * room,)),
         # ports that each host has used: see rules/used_ports.py
-        ("used_first", np.int32, (MOST_HOSTS + 1,)),
-        ("used_count", np.int16, hosts),
+        ("used_end", np.int32),
+        ("used_first", np.int32, hosts),
+        ("used_width", np.int8, hosts),
         ("used", np.uint8, (USED_PORTS * room,)),
     ]  # fmt: skip
     return np.dtype(fields, align=True)
