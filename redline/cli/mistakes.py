@@ -165,6 +165,7 @@ def _no_value(switch: Argument, value: str) -> str:
 
 
 def _missing(command: str, argument: Argument) -> RedlineError:
-    about = f"{argument.about[:1].lower()}{argument.about[1:]}" if argument.about else f"{_example(argument)}."
+    words = " ".join(argument.about.split())
+    about = f"{words[:1].lower()}{words[1:]}" if words else f"{_example(argument)}."
     such_as = f" Try: redline {command} runs/NAME." if argument.kind is Path else ""
     return RedlineError(f"{command} needs {argument.name}: {about}{such_as}")

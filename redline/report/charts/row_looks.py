@@ -25,7 +25,7 @@ class Look(NamedTuple):
 
 
 LOOKS = {
-    "playing on": Look("blue"),
+    "playing on": Look("sky", 0.5),
     "env step": Look("blue"),
     "env reset": Look("sky"),
     "policy forward": Look("orange"),

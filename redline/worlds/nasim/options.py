@@ -18,7 +18,5 @@ class NetworkOptions:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
-        if not isinstance(self.fully_obs, bool):
-            raise RedlineError(f"fully_obs={self.fully_obs!r} is neither true nor false. Try fully_obs=true.")
         if not isinstance(self.network_seed, int) or not 0 <= self.network_seed < 2**32:
             raise RedlineError(f"network_seed={self.network_seed!r} cannot work: it must be 0 to {2**32 - 1}.")

@@ -131,7 +131,7 @@ def test_a_generated_network_follows_from_its_seed():
     [
         ("nasim:tyny", {}, "Did you mean 'nasim:tiny'"),
         ("nasim:nowhere.yaml", {}, "no scenario file"),
-        ("nasim:tiny", {"fully_obs": 3}, "neither true nor false"),
+        ("nasim:tiny", {"fully_obs": 3}, "not true or false"),
         ("nasim:tiny-gen", {"network_seed": -1}, "must be 0 to"),
         ("nasim:tiny", {"colour": 1}, "nasim option"),
     ],
