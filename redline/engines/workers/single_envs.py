@@ -33,6 +33,7 @@ from redline.engines.workers.validation import (
 )
 from redline.errors import Abandoned, RedlineError
 from redline.files import warn_on_stderr
+from redline.processes import TimeUp
 from redline.worlds.batch import SingleEnv
 from redline.worlds.observations import MASK, Flattener, flattener, mask_space, stored_space
 
@@ -61,7 +62,7 @@ class SingleEnvs:
     def __init__(self, spec: Spec, ids: Sequence[int], status: WorkerStatus | None = None, infos: bool = False) -> None:
         self.spec, self.ids, self.status, self._keep_infos = spec, list(ids), status or WorkerStatus(), infos
         # in a worker Ctrl-C never arrives, so there it is the env that raises what looks like it
-        self._ours = (KeyboardInterrupt, Abandoned) if status is None else ()
+        self._ours = (KeyboardInterrupt, Abandoned, TimeUp) if status is None else ()
         self.envs: list[gym.Env | None] = [None] * len(self.ids)
         self._seeds: list[int | None] = [None] * len(self.ids)
         self._steps = [0] * len(self.ids)

@@ -83,9 +83,10 @@ class Gaussian:
     def played(self, actions: np.ndarray) -> np.ndarray:
         """Clipped to the bounds."""
         low, high = (np.array(bound).reshape(self.action_shape) for bound in (self.low, self.high))
-        return self._as_box(np.clip(actions, low, high))
+        return self.as_box(np.clip(actions, low, high))
 
-    def _as_box(self, numbers: np.ndarray) -> np.ndarray:
+    def as_box(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers as the env's space has them: whole ones, where it is of these."""
         whole = self.played_dtype.kind in "iu"
         return (np.rint(numbers) if whole else numbers).astype(self.played_dtype)
 

@@ -46,7 +46,7 @@ class Squashed(Gaussian):
     def played(self, actions: np.ndarray) -> np.ndarray:
         """Tanh of the numbers, stretched to the bounds."""
         low, high = (np.array(bound).reshape(self.action_shape) for bound in (self.low, self.high))
-        return self._as_box(np.clip(low + (np.tanh(actions) + 1.0) * (high - low) / 2, low, high))
+        return self.as_box(np.clip(low + (np.tanh(actions) + 1.0) * (high - low) / 2, low, high))
 
     def _log_slopes(self, actions: np.ndarray) -> np.ndarray:
         """The logarithm of tanh's slope at each number of an action, added up: float32 [n]."""

@@ -14,7 +14,7 @@ WORTH_LOOKING = 32
 
 def forward(layers: Layers[np.ndarray], numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Outputs [n, outputs] and state values [n] of inputs float32 [n, inputs]."""
-    inputs = _seen(numbers)
+    inputs = _seen(layers, numbers)
     features = _through(layers.trunk, inputs)
     outputs = np.empty((len(numbers), len(layers.actor.bias) + len(layers.free)), np.float32)
     affine(features, *layers.actor, outputs[:, : len(layers.actor.bias)])
@@ -24,14 +24,14 @@ def forward(layers: Layers[np.ndarray], numbers: np.ndarray) -> tuple[np.ndarray
 
 def state_values(layers: Layers[np.ndarray], numbers: np.ndarray) -> np.ndarray:
     """State values [n] alone."""
-    inputs = _seen(numbers)
+    inputs = _seen(layers, numbers)
     features = _through(layers.trunk, inputs) if layers.critic_trunk is None else numbers
     return _judged(layers, features, inputs)
 
 
-def _seen(numbers: np.ndarray) -> Inputs:
+def _seen(layers: Layers[np.ndarray], numbers: np.ndarray) -> Inputs:
     """Inputs without the zeros among them, where that is worth it."""
-    sparse = sparse_inputs(numbers, FEW) if len(numbers) >= WORTH_LOOKING else None
+    sparse = sparse_inputs(numbers, FEW) if layers.trunk and len(numbers) >= WORTH_LOOKING else None
     return dense_inputs(numbers) if sparse is None else sparse
 
 

@@ -103,7 +103,10 @@ def test_the_working_directory_becomes_importable_once():
              "external:./rooms:make", "external:rooms:make:it", "external:rooms:make()"],
 )  # fmt: skip
 def test_a_name_without_a_factory_is_told_the_right_form(spec):
-    assert message(spec) == f"The env {spec!r} does not name a factory. Write external:package.module:factory."
+    assert (
+        message(spec)
+        == f"The env {spec!r} does not name a factory. Write external:package.module:factory, or external:./file.py:factory."
+    )
 
 
 def test_a_missing_module_is_named_with_the_places_searched(workplace, tmp_path):
