@@ -59,7 +59,7 @@ def the_interpreted_rules_are_others(patch: Patch) -> None:
     def at_speed(kernel: Callable[..., Any], turbo: bool) -> Callable[..., Any]:
         def other(envs: Any, *more: Any) -> None:
             kernel(envs, *more)
-            envs.state.rng += 1
+            getattr(envs, "state", envs).rng += 1  # all that a step needs, or the records alone
 
         return kernel if turbo else other
 

@@ -35,7 +35,7 @@ LOOKS = {
     "the loop itself": Look("orange", 0.5),
     "GAE": Look("pink", 0.5),
     "Buffer operations": Look("gold", 0.5),
-    "loss and backward": Look("green"),
+    "loss and backward": Look("red", 0.5),
     "loss": Look("green"),
     "backward": Look("violet"),
     "optimizer step": Look("green", 0.5),

@@ -99,7 +99,7 @@ def test_the_working_directory_becomes_importable_once():
 
 
 @pytest.mark.parametrize(
-    "spec", ["external:", "external:rooms", "external:rooms:", "external::make", "external:rooms.py:make",
+    "spec", ["external:", "external:rooms", "external:rooms:", "external::make",
              "external:./rooms:make", "external:rooms:make:it", "external:rooms:make()"],
 )  # fmt: skip
 def test_a_name_without_a_factory_is_told_the_right_form(spec):
