@@ -12,13 +12,13 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 train: $(VENV)/.installed ## train a CAGE-2 defender (two minutes), score it beside the published board, write its report
 	$(BIN)/redline train cage2
 
-test: $(VENV)/.installed-dev ## run all tests (at most 8 minutes on 2 cores; ARGS="tests/learn -k gae" for some of them)
+test: $(VENV)/.installed-dev ## run all tests (about 13 minutes on 2 cores; ARGS="tests/learn -k gae" for some of them)
 	$(PYTEST) $(ARGS)
 
 again: $(VENV)/.installed-dev ## run the tests that failed once more, one at a time
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
-quick: $(VENV)/.installed-dev ## run the tests that take less than a second each (at most 90 seconds), for everyday work
+quick: $(VENV)/.installed-dev ## run the tests that take less than a second each (a few minutes), for everyday work
 	$(PYTEST) -m "not slow" $(ARGS)
 
 slow-list: $(VENV)/.installed-dev ## run all tests and write down which take longer, for `make quick` to leave out
