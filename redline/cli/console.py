@@ -32,7 +32,9 @@ class _Out(Console):
         raise BrokenPipeError
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Text with markup; text whose markup makes no sense stands for itself."""
+        """Text with markup; text whose markup makes no sense, or that is said to have none, stands for itself."""
+        if options.get("markup") is False:
+            return super().render_str(text, **options)
         try:
             return super().render_str(MARKUP.sub(r"\\[", text), **options)
         except MarkupError:
