@@ -24,6 +24,7 @@ class Argument:
     kind: Any  # a type, without what tyro is told beside it
     default: Any  # dataclasses.MISSING where it must be given
     about: str
+    group: str  # what the dataclass that it belongs to says it is
     positional: bool = False
     aliases: tuple[str, ...] = ()
 
@@ -70,7 +71,13 @@ def arguments_of(kind: type, defaults: Any = None) -> list[Argument]:
             continue
         found.append(
             Argument(
-                field.name, bare, default, texts.get(field.name, ""), tyro.conf.Positional in notes, _aliases(notes)
+                field.name,
+                bare,
+                default,
+                texts.get(field.name, ""),
+                kind.__doc__ or "",
+                positional=tyro.conf.Positional in notes,
+                aliases=_aliases(notes),
             )
         )
     return found

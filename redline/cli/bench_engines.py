@@ -91,7 +91,7 @@ def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
     parts: dict[str, type] = {"bench": Engines}
     arguments, name, options = env_parts(arguments, parts)
-    command: Any = parse("bench engines", combine("Bench", **parts, output=Output), arguments)
+    command: Any = parse("bench engines", combine(Engines.__doc__ or "", **parts, output=Output), arguments)
     bench: Engines = command.bench
     options = _with_turbo(name, {**options, **changed_options(command)}, bench.turbo)
     collecting, engines = bench.collecting(), _known(bench.engines)
@@ -233,7 +233,9 @@ def bench_train(arguments: list[str], settings: type) -> int:
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
     parts["training"] = dataclasses.replace(parts["training"], num_envs=GUIDES_NUM_ENVS)
-    command: Any = parse("bench train", combine("Bench", **parts, bench=settings, output=Output), arguments)
+    command: Any = parse(
+        "bench train", combine(settings.__doc__ or "", **parts, bench=settings, output=Output), arguments
+    )
     options |= changed_options(command)
     config = dataclasses.replace(command.training, env_options=options)
     if config.total_steps or config.total_episodes:

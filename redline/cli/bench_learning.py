@@ -46,8 +46,7 @@ class Learning:
 
 def run(arguments: list[str]) -> int:
     """Parse, train in turns, print."""
-    kind = combine("BenchLearning", measuring=Learning, output=Output)
-    kind.__doc__ = ABOUT
+    kind = combine(ABOUT, measuring=Learning, output=Output)
     command: Any = parse("bench learning", kind, arguments)
     from redline.bench.learning import TASKS, bench_learning, judge
     from redline.bench.measure import describe_machine, machine_line

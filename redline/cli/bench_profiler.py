@@ -31,7 +31,7 @@ def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
     parts: dict[str, Any] = {"measuring": Turns, "training": TrainConfig}
     arguments, _, options = env_parts(arguments, parts)
-    command: Any = parse("bench profiler", combine("BenchProfiler", **parts, output=Output), arguments)
+    command: Any = parse("bench profiler", combine(Turns.__doc__ or "", **parts, output=Output), arguments)
     options |= changed_options(command)
     config = dataclasses.replace(command.training, env_options=options, total_steps=10**15, total_episodes=None)
     from redline.bench.measure import describe_machine, machine_line

@@ -56,7 +56,7 @@ def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
     parts: dict[str, Any] = {"bench": Sim}
     arguments, name, options = env_parts(arguments, parts)
-    command: Any = parse("bench sim", combine("Bench", **parts, output=Output), arguments)
+    command: Any = parse("bench sim", combine(Sim.__doc__ or "", **parts, output=Output), arguments)
     world = world_of(name)
     if not world.compiled:
         raise unknown("simulator", name, compiled_names())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Train:
-    """How to measure."""
+    """PPO steps per second, learning included: ours, ours without each of its savings, and the peers, in turns."""
 
     turns: int = 5
     """Turns of each contestant; the median counts."""
@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
         return bench_engines(arguments, Train)
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, _, options = env_parts(arguments, parts)
-    command: Any = parse("bench train", combine("Bench", **parts, bench=Train, output=Output), arguments)
+    command: Any = parse("bench train", combine(Train.__doc__ or "", **parts, bench=Train, output=Output), arguments)
     config = dataclasses.replace(command.training, env_options={**options, **changed_options(command)})
     if config.total_steps or config.total_episodes:
         raise RedlineError("A benchmark has no --total-steps or --total-episodes. Try --turns 9 for a longer one.")

@@ -35,7 +35,7 @@ def run(arguments: list[str]) -> int:
         parts = {"what": Envs, "how": showing.options}
         command = parse_with("envs", Envs.__doc__ or "", parts, arguments, "show", world)
         return show(showing.run(command.what.env, command.how, say_to(command.output)), command.output)
-    command = parse("envs", combine("Command", what=Envs, output=Output), arguments)
+    command = parse("envs", combine(Envs.__doc__ or "", what=Envs, output=Output), arguments)
     if command.what.env and world is None:
         raise unknown("env", command.what.env, known_names(command.what.env))
     return _list(all_worlds() if world is None else (world,), command.output, world is None)

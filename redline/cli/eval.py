@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from redline.cli.console import Watcher
-from redline.cli.worlds import first_word, parse_with, say_to, show
+from redline.cli.worlds import first_word, parse_with, say_to, show, world_named
 from redline.errors import RedlineError
 from redline.learn.config import at_least
-from redline.runs import BEST, CHECKPOINTS, SCORES, SEARCH_STATE
+from redline.runs import CHECKPOINTS, SCORES
 from redline.timing.progress import heard_by
 from redline.worlds.naming import with_query
-from redline.worlds.registry import all_worlds, default_world, find_world, require_known, shipped_policies, world_of
+from redline.worlds.registry import default_world, require_known, shipped_policies
 from redline.worlds.world import Answer, Say, World
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Eval:
 def run(arguments: list[str]) -> int:
     """Parse, play, print."""
     trust = "--trust" in arguments
-    world = first_word(arguments, lambda word: _world_named(word, trust)) or default_world()
+    world = first_word(arguments, lambda word: world_named(word, trust)) or default_world()
     from redline.learn.evaluate import scoring_of
 
     scoring = scoring_of(world)
@@ -85,32 +85,6 @@ def _store(trained: Trained, answer: Answer, say: Say) -> None:
         say(f"Not written to the run folder: {error}")
 
 
-def _world_named(word: str, trust: bool = False) -> World | None:
-    """The world that a target means: by the name of one of its players or envs, or by a run on one of them."""
-    player = next((world for world in all_worlds() if world.is_baseline is not None and world.is_baseline(word)), None)
-    if player is not None:
-        return player
-    path = shipped_policies().get(word, Path(word))
-    if path.exists():
-        return world_of(_trained_env(path, trust))
-    return find_world(with_query(word, {})[0])
-
-
-def _trained_env(path: Path, trust: bool) -> str:
-    """The env that the policy at `path` was trained on."""
-    from redline.learn.checkpoint import load, resolve
-    from redline.learn.trust import stored_config
-
-    found = load(resolve(_policy_path(path)))
-    return stored_config(found.values.get("config"), found.path, trust).env
-
-
-def _policy_path(path: Path) -> Path:
-    if (path / SEARCH_STATE).exists():
-        raise RedlineError(f"{path} is a workflow search. Its best policy is {path / BEST}, once the search is done.")
-    return path
-
-
 def _subject(who: Eval, world: World) -> Subject:
     """Who is to play, and where."""
     from redline.learn.evaluate import Subject, load_policy
@@ -123,7 +97,7 @@ def _subject(who: Eval, world: World) -> Subject:
         trained = load_policy(path, who.trust)
         called = name if name in shipped_policies() else ""
         return Subject(trained.config.env, trained.config.env_options, who.seed, trained, name=called)
-    if not path.exists() and _world_named(name) is not None:
+    if not path.exists() and world_named(name) is not None:
         env, options = with_query(name, {})
         require_known(env)
         return Subject(env, options, who.seed, player=who.policy)

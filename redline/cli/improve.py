@@ -52,8 +52,7 @@ def run(arguments: list[str]) -> int:
     """Parse, improve, print."""
     from redline.learn.improve import Improvement, total_gain
 
-    kind = combine("Command", what=Improve, how=Improvement, output=Output)
-    kind.__doc__ = ABOUT
+    kind = combine(ABOUT, what=Improve, how=Improvement, output=Output)
     command: Any = parse("improve", kind, arguments)
     what, output = command.what, command.output
     trained = _trained(what.policy)

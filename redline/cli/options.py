@@ -13,12 +13,16 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import tyro
 
-from redline.cli.arguments import ALL_HELP
+from redline.cli.arguments import HELP
+from redline.cli.help import whole_help
 from redline.cli.mistakes import explain
 from redline.cli.numbers import whole
 from redline.errors import RedlineError
 
 T = TypeVar("T")
+
+ENV_PART = "env_part"
+"""The field of a command that holds the options of an env."""
 
 
 @dataclass(frozen=True)
@@ -92,35 +96,32 @@ def is_asked() -> bool:
     return _asking.get()
 
 
-_AS_TYRO_HAS_IT = {"none": "None", ALL_HELP: "--help"}
-
-
 def parse(command: str, kind: type[T], arguments: list[str]) -> T:
     """The options of `command` as a dataclass of type `kind`; nested dataclasses share one flat list of options."""
     if _asking.get():
         raise Asked(kind)
-    given, arguments = arguments, [_AS_TYRO_HAS_IT.get(each, each) for each in arguments]
+    if any(each in HELP for each in arguments):
+        print(whole_help(command, kind))
+        raise SystemExit(0)
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints):
             return tyro.cli(
                 kind,
                 prog=f"redline {command}",
-                args=arguments,
+                args=["None" if each == "none" else each for each in arguments],
                 config=(tyro.conf.OmitArgPrefixes,),
                 registry=_registry,
-                compact_help=False,
             )
-    except SystemExit as leaving:
-        if leaving.code in (0, None):
-            raise
-        raise explain(command, kind, given) or RedlineError(_unframed(complaints.getvalue())) from None
+    except SystemExit:
+        raise explain(command, kind, arguments) or RedlineError(_unframed(complaints.getvalue())) from None
 
 
-def combine(name: str, **parts: Any) -> type:
+def combine(about: str, **parts: Any) -> type:
     """One dataclass that holds an instance of each of several, so that their options are parsed together.
 
     A part is a dataclass, or an instance of one that has the defaults. Parts with a field that must be given come first.
+    The help of the command begins with `about`.
     """
     required: list[Any] = [(part, kind) for part, kind in parts.items() if _must_be_given(kind)]
     optional = []
@@ -128,7 +129,9 @@ def combine(name: str, **parts: Any) -> type:
         if not _must_be_given(given):
             kind, make = (given, given) if isinstance(given, type) else (type(given), lambda given=given: given)
             optional.append((part, kind, dataclasses.field(default_factory=make)))
-    return dataclasses.make_dataclass(name, [*required, *optional], frozen=True)
+    kind = dataclasses.make_dataclass("Command", [*required, *optional], frozen=True)
+    kind.__doc__ = about
+    return kind
 
 
 def _must_be_given(part: Any) -> bool:

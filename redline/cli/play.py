@@ -6,13 +6,14 @@ import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
 from redline.cli.console import out, print_json
-from redline.cli.options import Output, parse
-from redline.cli.worlds import say_to
+from redline.cli.mistakes import chosen
+from redline.cli.options import ENV_PART, Output, combine, parse
+from redline.cli.worlds import first_word, say_to, world_named
 from redline.errors import RedlineError
 from redline.learn.config import at_least
 from redline.worlds.naming import with_query
@@ -33,7 +34,7 @@ class PlayOptions:
     target: tyro.conf.Positional[str]
     """A run folder, one of its checkpoints, a policy that comes with Redline, or an env, together with --policy."""
     policy: str | None = None
-    """A simple player of the env that is named, such as sleep or react-restore on the env where nothing is said."""
+    """A simple player of the env that is named, in place of a trained policy: the world's own page lists them."""
     env: str | None = None
     """Play in this env instead of the one trained on; options may follow its name, as in NAME?option=value."""
     seed: int = 0
@@ -48,7 +49,6 @@ class PlayOptions:
     """Write the episode as one page that needs no network, instead of showing it here."""
     svg: Path | None = None
     """Write a picture of the step that --step names, where the world draws one."""
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played."""
@@ -57,12 +57,12 @@ class PlayOptions:
 
 def run(arguments: list[str]) -> int:
     """Parse, play, show."""
-    command = parse("play", PlayOptions, arguments)
-    say = say_to(command.output)
-    say("Playing an episode …")
-    play, episode = _watched(command)
+    command, changed = _parse(arguments)
+    options: PlayOptions = command.options
+    say_to(command.output)("Playing an episode …")
+    play, episode = _watched(options, changed)
     film = play.film(episode)
-    written = _written(command, film)
+    written = _written(options, film)
     if command.output.json:
         print_json(_facts(episode, film, written))
     elif written:
@@ -75,13 +75,26 @@ def run(arguments: list[str]) -> int:
         from redline.cli.screen import print_all, show_on_screen
 
         if sys.stdout.isatty() and sys.stdin.isatty():
-            show_on_screen(film, command.step)
+            show_on_screen(film, options.step)
         else:
             print_all(film)
     return 0
 
 
-def _watched(command: PlayOptions) -> tuple[Play, WatchedEpisode]:
+def _parse(arguments: list[str]) -> tuple[Any, dict[str, Any]]:
+    """The command, and those of the env's options that were given."""
+    trust = "--trust" in arguments
+    world = first_word(arguments, lambda word: world_named(word, trust))
+    own = None if world is None else world.options
+    parts: dict[str, Any] = {} if own is None else {ENV_PART: own}
+    kind = combine(PlayOptions.__doc__ or "", options=PlayOptions, **parts, output=Output)
+    command: Any = parse("play", kind, arguments)
+    given = chosen(kind, arguments)
+    fields = [] if own is None else [field.name for field in dataclasses.fields(own)]
+    return command, {name: getattr(getattr(command, ENV_PART), name) for name in fields if name in given}
+
+
+def _watched(command: PlayOptions, changed: dict[str, Any]) -> tuple[Play, WatchedEpisode]:
     from redline.learn.api import find_policy
     from redline.learn.evaluate import load_policy
     from redline.report.episodes import watch_player, watch_trained
@@ -95,7 +108,7 @@ def _watched(command: PlayOptions) -> tuple[Play, WatchedEpisode]:
         trained = load_policy(find_policy(target), command.trust)
         who = "" if Path(target).exists() else target
         decided = command.deterministic or trained.decided
-        return watch_trained(trained, command.seed, decided, command.env, who)
+        return watch_trained(trained, command.seed, decided, command.env, who, changed)
     if find_world(with_query(target, {})[0]) is None:
         raise RedlineError(
             f"There is no run or checkpoint {target}, and no env of that name. Pass a run folder, or see redline envs."
@@ -104,7 +117,7 @@ def _watched(command: PlayOptions) -> tuple[Play, WatchedEpisode]:
         raise RedlineError(
             f"{target} is an env: who is to play? Pass the folder of a run on it, or try --policy with one of its players."
         )
-    return watch_player(target, command.policy, command.seed)
+    return watch_player(target, command.policy, command.seed, changed)
 
 
 def _written(command: PlayOptions, film: Film) -> list[Path]:

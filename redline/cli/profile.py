@@ -69,7 +69,7 @@ def run(arguments: list[str]) -> int:
     arguments = _with_turbo_as_default(arguments)
     parts: dict[str, Any] = {"profiling": Profiling, "training": TrainConfig}
     arguments, _, options = env_parts(arguments, parts)
-    command: Any = parse("profile", combine("Profile", **parts, output=Output), arguments)
+    command: Any = parse("profile", combine(Profiling.__doc__ or "", **parts, output=Output), arguments)
     options |= changed_options(command)
     config = dataclasses.replace(command.training, env_options=options, total_steps=10**15, total_episodes=None)
     _require_files(command.profiling)

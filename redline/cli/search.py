@@ -162,8 +162,7 @@ def run(arguments: list[str]) -> int:
         "folder": SearchFolder,
         "output": Output,
     }
-    kind = combine("Search", **parts)
-    kind.__doc__ = ABOUT
+    kind = combine(ABOUT, **parts)
     command: Any = parse("search", kind, arguments)
     plan = SearchPlan(command.search, workflows, command.settings)
     folder, plan = _open(plan, command.folder)

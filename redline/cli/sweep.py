@@ -67,14 +67,14 @@ class Sweep:
 def run(arguments: list[str]) -> int:
     """Parse, train, compare."""
     if any(each == "--resume" or each.startswith("--resume=") for each in arguments):
-        command: Any = parse("sweep", combine("Sweep", sweep=Sweep, output=Output), arguments)
+        command: Any = parse("sweep", combine(Sweep.__doc__ or "", sweep=Sweep, output=Output), arguments)
         return _go_on(command.sweep.resume, command.sweep, command.output)
     from redline.cli.train import env_parts
 
     axes, arguments = split_axes(arguments)
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
-    command = parse("sweep", combine("Command", **parts, sweep=Sweep, output=Output), arguments)
+    command = parse("sweep", combine(Sweep.__doc__ or "", **parts, sweep=Sweep, output=Output), arguments)
     folder = _begin(name, axes, command, options)
     return _go_on(folder, command.sweep, command.output)
 

@@ -18,7 +18,7 @@ from redline.cli.arguments import HELP, arguments_of
 from redline.cli.console import Watcher, out, print_json, short
 from redline.cli.help import short_help, wants_short_help
 from redline.cli.mistakes import UnknownArgument, chosen
-from redline.cli.options import Output, combine, parse
+from redline.cli.options import ENV_PART, Output, combine, is_asked, parse
 from redline.cli.worlds import say_to, show
 from redline.errors import RedlineError
 from redline.files import warn_on_stderr
@@ -39,7 +39,6 @@ COMMON = (
     "entropy", "hidden", "seed", "device", "run_dir", "resume", "from_run", "eval_every", "eval_episodes", "json", "quiet",
 )  # fmt: skip
 """The options that people need; `--help-all` lists the others, too."""
-ENV_PART = "env_part"
 """The name that the options of an env's world have among the parts of a command."""
 
 
@@ -106,9 +105,8 @@ def run(arguments: list[str]) -> int:
         return sweep.run(arguments)
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
-    kind = combine("Train", **parts, plan=Plan, folder=Folder, saving=Saving, output=Output)
-    kind.__doc__ = ABOUT
-    if wants_short_help(arguments):
+    kind = combine(ABOUT, **parts, plan=Plan, folder=Folder, saving=Saving, output=Output)
+    if wants_short_help(arguments) and not is_asked():
         print(short_help("train", kind, COMMON, ENV_PART, arguments[0]))
         raise SystemExit(0)  # as every other help does
     command = parse("train", kind, arguments)
@@ -123,7 +121,7 @@ def run(arguments: list[str]) -> int:
 
 def _parse_resume(arguments: list[str]) -> Any:
     """The command that goes on with a run, which takes neither an env nor a training option."""
-    kind = combine("Train", resume=Resume, saving=Saving, output=Output)
+    kind = combine(Resume.__doc__ or "", resume=Resume, saving=Saving, output=Output)
     try:
         return parse("train", kind, arguments)
     except UnknownArgument as error:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from redline.cli.console import err, out, print_json
 from redline.cli.mistakes import UnknownArgument
 from redline.cli.options import Output, combine, parse
 from redline.errors import RedlineError
-from redline.worlds.registry import all_worlds
+from redline.runs import BEST, SEARCH_STATE
+from redline.worlds.naming import with_query
+from redline.worlds.registry import all_worlds, find_world, shipped_policies, world_of
 from redline.worlds.world import Answer, Command, Say, World
 
 
@@ -39,8 +42,7 @@ def first_word(arguments: Sequence[str], means: Callable[[str], World | None]) -
 
 def parse_with(command: str, about: str, parts: dict[str, Any], arguments: list[str], part: str, world: World) -> Any:
     """Parse a command that holds a world's options; an option of another world is refused by name."""
-    kind = combine("Command", **parts, output=Output)
-    kind.__doc__ = about
+    kind = combine(about, **parts, output=Output)
     try:
         return parse(command, kind, arguments)
     except UnknownArgument as error:
@@ -70,3 +72,29 @@ def having(part: str) -> list[str]:
 def compiled_names() -> list[str]:
     """A name of an env of each compiled world."""
     return [next(iter(world.examples), world.name) for world in all_worlds() if world.compiled]
+
+
+def world_named(word: str, trust: bool = False) -> World | None:
+    """The world that a target means: by the name of one of its players or envs, or by a run on one of them."""
+    player = next((world for world in all_worlds() if world.is_baseline is not None and world.is_baseline(word)), None)
+    if player is not None:
+        return player
+    path = shipped_policies().get(word, Path(word))
+    if path.exists():
+        return world_of(_trained_env(path, trust))
+    return find_world(with_query(word, {})[0])
+
+
+def _trained_env(path: Path, trust: bool) -> str:
+    """The env that the policy at `path` was trained on."""
+    from redline.learn.checkpoint import load, resolve
+    from redline.learn.trust import stored_config
+
+    found = load(resolve(_policy_path(path)))
+    return stored_config(found.values.get("config"), found.path, trust).env
+
+
+def _policy_path(path: Path) -> Path:
+    if (path / SEARCH_STATE).exists():
+        raise RedlineError(f"{path} is a workflow search. Its best policy is {path / BEST}, once the search is done.")
+    return path

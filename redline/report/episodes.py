@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium as gym
@@ -22,14 +24,19 @@ PICTURES = "rgb_array"
 
 
 def watch_trained(
-    trained: Trained, seed: int, deterministic: bool = False, env: str | None = None, who: str = ""
+    trained: Trained,
+    seed: int,
+    deterministic: bool = False,
+    env: str | None = None,
+    who: str = "",
+    changed: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[Play, WatchedEpisode]:
     """An episode of a trained policy, in its own env or in another that has the same observations and actions.
 
-    `who` is what to call it, where that is not the name of its run.
+    `who` is what to call it, where that is not the name of its run; `changed` are options of the env that are to differ.
     """
     config = trained.config
-    name, options = (config.env, config.env_options) if env is None else with_query(env, {})
+    name, options = (config.env, {**config.env_options, **changed}) if env is None else with_query(env, changed)
     play, made = _stage(name, options, trained)
     try:
         player = PolicyPlayer(trained.policy, seed, deterministic)
@@ -38,9 +45,11 @@ def watch_trained(
         made.close()
 
 
-def watch_player(env: str, player: str, seed: int) -> tuple[Play, WatchedEpisode]:
-    """An episode of one of a world's simple players."""
-    name, options = with_query(env, {})
+def watch_player(
+    env: str, player: str, seed: int, changed: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[Play, WatchedEpisode]:
+    """An episode of one of a world's simple players; `changed` are options of the env that are to differ."""
+    name, options = with_query(env, changed)
     play, made = _stage(name, options, None)
     try:
         if play.player is None:

@@ -53,6 +53,15 @@ def test_the_episode_is_the_first_that_eval_plays_with_that_seed(run):
     assert round(episode.total, 9) == returns[0]
 
 
+def test_options_of_the_env_may_differ_from_those_it_was_trained_with(run, capsys):
+    found = json.loads(printed(capsys, str(run), "--red-agent", "RedMeanderAgent", "--max-steps", "7", "--json"))
+    assert found["length"] == 7
+    named = json.loads(printed(capsys, str(run), "--env", "cage2?red_agent=RedMeanderAgent&max_steps=7", "--json"))
+    assert found["steps"] == named["steps"]
+    assert main(["play", str(run), "--rules", "leaderbord"]) == 2
+    assert "Did you mean 'leaderboard'" in capsys.readouterr().err
+
+
 def test_five_likeliest_actions_are_told_with_their_chances(run, capsys):
     found = json.loads(printed(capsys, str(run), "--json"))
     for step in found["steps"]:
