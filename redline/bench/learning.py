@@ -50,13 +50,13 @@ CARTPOLE = {
     "learning_rate": "falling 1e-3", "clip_range": "falling 0.2",
 }  # fmt: skip
 TASKS = {
-    "CartPole-v1": LearningTask("CartPole-v1", 100_000, CARTPOLE),
+    "CartPole-v1": LearningTask("CartPole-v1", 50_000, CARTPOLE),
     "Acrobot-v1": LearningTask(
-        "Acrobot-v1", 200_000,
+        "Acrobot-v1", 100_000,
         {"num_envs": 16, "normalise": True, "n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99, "n_epochs": 4},
     ),
     "LunarLander-v3": LearningTask(
-        "LunarLander-v3", 500_000,
+        "LunarLander-v3", 300_000,
         {"num_envs": 16, "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4,
          "ent_coef": 0.01},
     ),
@@ -66,13 +66,13 @@ TASKS = {
          "use_sde": True, "sde_sample_freq": 4},
     ),
     "Hopper-v5": LearningTask(  # as for Hopper-v4
-        "Hopper-v5", 500_000,
+        "Hopper-v5", 150_000,
         {"num_envs": 1, "normalise": True, "n_steps": 512, "batch_size": 32, "gamma": 0.999, "learning_rate": 9.80828e-5,
          "ent_coef": 0.00229519, "n_epochs": 5, "gae_lambda": 0.99, "max_grad_norm": 0.7, "vf_coef": 0.835671,
          "policy_kwargs": {"log_std_init": -2, "ortho_init": False, "net_arch": [256, 256], "activation_fn": "relu"}},
     ),
     "Breakout": LearningTask(  # as for Atari
-        f"{HERE}:breakout", 500_000,
+        f"{HERE}:breakout", 150_000,
         {"num_envs": 8, "n_steps": 128, "n_epochs": 4, "batch_size": 256, "learning_rate": "falling 2.5e-4",
          "clip_range": "falling 0.1", "ent_coef": 0.01},
         policy="CnnPolicy",
