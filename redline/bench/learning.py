@@ -1,7 +1,8 @@
 """Whether PPO learns as well as elsewhere, and how fast: the same envs, steps and seeds, contestants taking turns.
 
-Ours trains as `redline train ENV` does where nothing is said. Peers train with the settings that are usual for them on that
-env (after those of RL Baselines3 Zoo), because with their own defaults they do not solve all of them.
+Ours trains as `redline train ENV` does where nothing is said. Peers train with the settings that RL Baselines3 Zoo has tuned
+for them on that env, because with their own defaults they do not solve all of them; where it has none, with those of the
+nearest that it has. Everybody learns on one thread, which for networks so small is also the fastest way for the peers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,13 @@ CARTPOLE = {
     "learning_rate": "falling 1e-3", "clip_range": "falling 0.2",
 }  # fmt: skip
 TASKS = {
-    "CartPole-v1": LearningTask("CartPole-v1", 100_000, CARTPOLE),
+    "CartPole-v1": LearningTask("CartPole-v1", 50_000, CARTPOLE),
     "Acrobot-v1": LearningTask(
-        "Acrobot-v1", 200_000,
+        "Acrobot-v1", 100_000,
         {"num_envs": 16, "normalise": True, "n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99, "n_epochs": 4},
     ),
     "LunarLander-v3": LearningTask(
-        "LunarLander-v3", 500_000,
+        "LunarLander-v3", 300_000,
         {"num_envs": 16, "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4,
          "ent_coef": 0.01},
     ),
@@ -64,21 +65,23 @@ TASKS = {
         {"num_envs": 4, "n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10, "learning_rate": 1e-3,
          "use_sde": True, "sde_sample_freq": 4},
     ),
-    "Hopper-v5": LearningTask(
-        "Hopper-v5", 500_000,
-        {"num_envs": 1, "normalise": True, "n_steps": 512, "batch_size": 32, "gamma": 0.999, "learning_rate": 9.8e-5,
-         "ent_coef": 0.0023, "n_epochs": 5, "gae_lambda": 0.99, "max_grad_norm": 0.7, "vf_coef": 0.836,
+    "Hopper-v5": LearningTask(  # as for Hopper-v4
+        "Hopper-v5", 150_000,
+        {"num_envs": 1, "normalise": True, "n_steps": 512, "batch_size": 32, "gamma": 0.999, "learning_rate": 9.80828e-5,
+         "ent_coef": 0.00229519, "n_epochs": 5, "gae_lambda": 0.99, "max_grad_norm": 0.7, "vf_coef": 0.835671,
          "policy_kwargs": {"log_std_init": -2, "ortho_init": False, "net_arch": [256, 256], "activation_fn": "relu"}},
     ),
-    "Breakout": LearningTask(
-        f"{HERE}:breakout", 500_000,
+    "Breakout": LearningTask(  # as for Atari
+        f"{HERE}:breakout", 150_000,
         {"num_envs": 8, "n_steps": 128, "n_epochs": 4, "batch_size": 256, "learning_rate": "falling 2.5e-4",
          "clip_range": "falling 0.1", "ent_coef": 0.01},
         policy="CnnPolicy",
     ),
-    "CartPole-places": LearningTask(
+    "CartPole-places": LearningTask(  # as for CartPoleNoVel-v1
         f"{HERE}:cartpole_without_velocities", 100_000,
-        {**CARTPOLE, "policy_kwargs": {"enable_critic_lstm": False, "lstm_hidden_size": 64}},
+        {**CARTPOLE, "normalise": True,
+         "policy_kwargs": {"ortho_init": False, "activation_fn": "relu", "lstm_hidden_size": 64,
+                           "enable_critic_lstm": True, "net_arch": {"pi": [64], "vf": [64]}}},
         ours={"recurrent": "gru"}, policy="MlpLstmPolicy", recurrent=True,
     ),
 }  # fmt: skip
@@ -95,6 +98,8 @@ class Cell:
     steps: int
     seconds: float
     returns: list[float]
+    cpu_seconds: float | None = None
+    """What of the seconds it was at work; less on a busy machine."""
 
     @property
     def steps_per_second(self) -> float:
@@ -110,6 +115,17 @@ class Cell:
 Contestant = Callable[[str, int, int], Cell]
 
 
+class Clock:
+    """Seconds since it was made: of the wall, and of this process at work."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self) -> tuple[float, float]:
+        """Both."""
+        return time.perf_counter() - self._wall, time.process_time() - self._cpu
+
+
 def train_ours(name: str, steps: int, seed: int) -> Cell:
     """Redline's PPO, with the settings that it has by itself."""
     from redline.learn.api import train
@@ -117,22 +133,24 @@ def train_ours(name: str, steps: int, seed: int) -> Cell:
     from redline.learn.train import make_policy
 
     task = TASKS[name]
-    with train(task.env, 1, seed=seed, **task.ours) as tiny:
+    settings = {**task.ours, "seed": seed, "threads": 1}
+    with train(task.env, 1, **settings) as tiny:
         tiny.finish()  # pays for what is compiled once on a machine
-    began = time.perf_counter()
-    with train(task.env, steps, seed=seed, **task.ours) as training:
+    clock = Clock()
+    with train(task.env, steps, **settings) as training:
         agent = training.finish()
-        seconds, done = time.perf_counter() - began, training.step
+        (seconds, cpu_seconds), done = clock.read(), training.step
     policy = make_policy(agent.described, agent.config, 0)
     policy.load(agent.weights)
     found = evaluate_env(Trained(policy, agent.config, Path(), done), EPISODES, seed + 1_000_003, deterministic=False)
-    return Cell(name, OURS, seed, done, seconds, found.tolist())
+    return Cell(name, OURS, seed, done, seconds, found.tolist(), cpu_seconds)
 
 
 def train_sb3(name: str, steps: int, seed: int) -> Cell:
     """Stable-Baselines3's PPO, or the recurrent one of sb3-contrib."""
     task = TASKS[name]
     try:
+        import torch
         from sb3_contrib import RecurrentPPO
         from stable_baselines3 import PPO
         from stable_baselines3.common.evaluation import evaluate_policy
@@ -146,11 +164,12 @@ def train_sb3(name: str, steps: int, seed: int) -> Cell:
     chosen = {key: _scheduled(value) for key, value in settings.items()}
     chosen["policy_kwargs"] = _network(task, settings.get("policy_kwargs", {}))
     kind = RecurrentPPO if task.recurrent else PPO
-    began = time.perf_counter()
+    torch.set_num_threads(1)
+    clock = Clock()
     env = _sb3_envs(task, num_envs, normalise)
     model = kind(task.policy, env, seed=seed, device="cpu", **chosen)
     model.learn(steps)
-    seconds, done = time.perf_counter() - began, int(model.num_timesteps)
+    (seconds, cpu_seconds), done = clock.read(), int(model.num_timesteps)
     fresh = _sb3_envs(task, 8, normalise)
     fresh.seed(seed + 1_000_003)
     if normalise:
@@ -158,7 +177,7 @@ def train_sb3(name: str, steps: int, seed: int) -> Cell:
     found, _ = evaluate_policy(model, fresh, EPISODES, deterministic=False, return_episode_rewards=True, warn=False)
     env.close()
     fresh.close()
-    return Cell(name, SB3, seed, done, seconds, np.asarray(found, float).tolist())
+    return Cell(name, SB3, seed, done, seconds, np.asarray(found, float).tolist(), cpu_seconds)
 
 
 def _sb3_envs(task: LearningTask, count: int, normalise: bool) -> Any:
@@ -166,7 +185,7 @@ def _sb3_envs(task: LearningTask, count: int, normalise: bool) -> Any:
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
     envs = DummyVecEnv([lambda: Monitor(make_single(task.env)) for _ in range(count)])
-    return VecNormalize(envs) if normalise else envs
+    return VecNormalize(envs, gamma=task.peer["gamma"]) if normalise else envs
 
 
 def _scheduled(value: Any) -> Any:
@@ -208,15 +227,18 @@ def _network(task: LearningTask, given: dict[str, Any]) -> dict[str, Any]:
 
 def train_cleanrl(name: str, steps: int, seed: int) -> Cell:
     """A single loop as CleanRL writes it, with its settings."""
+    import torch
+
     from redline.bench.cleanrl import Loop
 
-    began = time.perf_counter()
+    torch.set_num_threads(1)
+    clock = Clock()
     loop = Loop(TASKS[name].env, steps, seed)
     done = loop.train()
-    seconds = time.perf_counter() - began
+    seconds, cpu_seconds = clock.read()
     returns = loop.play(EPISODES, seed + 1_000_003)
     loop.envs.close()
-    return Cell(name, CLEANRL, seed, done, seconds, returns)
+    return Cell(name, CLEANRL, seed, done, seconds, returns, cpu_seconds)
 
 
 CONTESTANTS: dict[str, Contestant] = {OURS: train_ours, SB3: train_sb3, CLEANRL: train_cleanrl}
@@ -268,6 +290,8 @@ class PeerVerdict:
     theirs_error: float
     ours_rate: float
     their_rate: float
+    cpu_ratio: float | None = None
+    """How many times as fast ours is by the time that each was at work, where that was taken."""
 
     @property
     def ratio(self) -> float:
@@ -298,8 +322,15 @@ def judge(cells: Sequence[Cell]) -> list[PeerVerdict]:
             if peer != OURS:
                 rates = [float(np.median([cell.steps_per_second for cell in each])) for each in (ours, theirs)]
                 numbers = (*_mean(ours), *_mean(theirs), *rates)
-                verdicts.append(PeerVerdict(task, peer, ours[0].steps, len(ours), *numbers))
+                verdict = PeerVerdict(task, peer, ours[0].steps, len(ours), *numbers)
+                verdicts.append(replace(verdict, cpu_ratio=_cpu_ratio(ours, theirs)))
     return verdicts
+
+
+def _cpu_ratio(ours: Sequence[Cell], theirs: Sequence[Cell]) -> float | None:
+    """Median steps per second at work of ours, divided by those of theirs."""
+    rates = [[cell.steps / cell.cpu_seconds for cell in each if cell.cpu_seconds] for each in (ours, theirs)]
+    return float(np.median(rates[0]) / np.median(rates[1])) if all(rates) else None
 
 
 def _mean(cells: Sequence[Cell]) -> tuple[float, float]:

@@ -14,8 +14,9 @@ from redline.learn.config import at_least
 
 ABOUT = """Train on well-known envs beside Stable-Baselines3: the same steps and seeds, taking turns.
 
-Ours trains with the settings of `redline train ENV`, the peer with those that are usual for it on that env. Each is then
-scored on fresh episodes with actions drawn. Cells are kept in a folder: a benchmark that was stopped goes on."""
+Ours trains with the settings of `redline train ENV`, the peer with those that are usual for it on that env, each on one
+thread. Both are then scored on fresh episodes with actions drawn. Cells are kept in a folder: a benchmark that was
+stopped goes on."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def _table(verdicts: Any) -> Any:
         "our steps/s",
         "its",
         "ratio",
+        "by CPU time",
         "verdict",
     ):
         table.add_column(column, justify="left" if column in ("env", "peer", "verdict") else "right")
@@ -90,6 +92,7 @@ def _table(verdicts: Any) -> Any:
         table.add_row(
             each.task, each.peer, f"{each.steps:,}", str(each.seeds),
             f"{each.ours:.1f} ±{each.ours_error:.1f}", f"{each.theirs:.1f} ±{each.theirs_error:.1f}",
-            f"{each.ours_rate:,.0f}", f"{each.their_rate:,.0f}", f"{each.ratio:.1f}", f"{each.learns}; {faster}",
+            f"{each.ours_rate:,.0f}", f"{each.their_rate:,.0f}", f"{each.ratio:.1f}",
+            "" if each.cpu_ratio is None else f"{each.cpu_ratio:.1f}", f"{each.learns}; {faster}",
         )  # fmt: skip
     return table

@@ -199,7 +199,7 @@ def _go(
             interrupt, trouble = train_session(session, output, listening)
             seconds = time.monotonic() - started
             if isinstance(trouble, NotFinite):
-                raise _spoiled(trouble, session)
+                raise spoiled(trouble, session)
             saved = session.save()
             session.close()
         if trouble:
@@ -363,7 +363,7 @@ def _stopped(trouble: RedlineError, session: Session, saved: bool) -> RedlineErr
     return type(trouble)(f"{trouble}\nredline: stopped at step {session.trainer.step:,}. {how}")
 
 
-def _spoiled(trouble: RedlineError, session: Session) -> RedlineError:
+def spoiled(trouble: RedlineError, session: Session) -> RedlineError:
     """The error that stopped learning, with the last checkpoint from before it."""
     session.save_what_is_good()
     session.close()

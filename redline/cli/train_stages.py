@@ -162,10 +162,13 @@ def _do(chain: Chain, number: int, stage: PlanStage, output: Output) -> int:
     """One stage. Returns the exit code of a signal that stopped it, 0 otherwise."""
     if stage.improve is not None:
         return _improve(chain, number)
-    from redline.cli.train import train_session
+    from redline.cli.train import spoiled, train_session
+    from redline.learn.finite import NotFinite
 
     session, started = chain.session(number), time.monotonic()
     interrupt, trouble = train_session(session, output)
+    if isinstance(trouble, NotFinite):
+        raise spoiled(trouble, session)
     saved = session.save()
     session.close()
     if trouble:

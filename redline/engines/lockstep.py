@@ -41,8 +41,8 @@ class Lockstep:
             self.faults, self.times, self.num_workers = envs.faults, envs.times, envs.num_workers
             self._waits = envs.has_workers
         else:  # nobody tells how long they took, or replaces one that fails
-            self.env = env or EnvDescription.of_vector(envs)
-            if self.env.given is not None:
+            self.env = env or EnvDescription.of_vector(envs.envs if isinstance(envs, SameStep) else envs)
+            if self.env.given is not None and not isinstance(envs, SameStep):
                 raise RedlineError(
                     f"{envs} gives observations {self.env.given}, which are no arrays. Pass a factory of single envs."
                 )

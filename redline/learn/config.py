@@ -149,7 +149,7 @@ class TrainConfig:
         if self.ppo.minibatches and batch % self.ppo.minibatches:
             raise RedlineError(
                 f"{batch} steps ({self.num_envs} envs x {self.num_steps}) cannot be cut into {self.ppo.minibatches} "
-                f"equal minibatches. Try --minibatches {_nearest_divisor(batch, self.ppo.minibatches)}."
+                f"equal minibatches. Try --minibatches {nearest_divisor(batch, self.ppo.minibatches)}."
             )
         _check_ranges(self.ppo)
         _check_memory(batch, self.num_envs)
@@ -236,7 +236,8 @@ def _check_network(config: TrainConfig) -> None:
             )
 
 
-def _nearest_divisor(size: int, wanted: int) -> int:
+def nearest_divisor(size: int, wanted: int) -> int:
+    """How many equal parts a batch can be cut into, near what is wanted."""
     return min((d for d in range(1, min(size, 4 * wanted) + 1) if size % d == 0), key=lambda d: abs(d - wanted))
 
 
@@ -273,7 +274,7 @@ def settled(config: TrainConfig) -> TrainConfig:
         return config
     batch = config.num_envs * config.num_steps
     wanted = min(MOST_MINIBATCHES, max(1, batch // MINIBATCH))
-    return dataclasses.replace(config, ppo=dataclasses.replace(config.ppo, minibatches=_nearest_divisor(batch, wanted)))
+    return dataclasses.replace(config, ppo=dataclasses.replace(config.ppo, minibatches=nearest_divisor(batch, wanted)))
 
 
 def config_to_json(config: TrainConfig) -> dict[str, Any]:

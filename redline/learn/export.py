@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -259,9 +259,8 @@ def write_arrays(agent: Agent, path: Path) -> None:
         raise RedlineError(f"Only fully connected networks fit into {path.name}. Try {path.with_suffix('.onnx').name}.")
     layers = policy.layers()
     arrays = {**_form_arrays(policy.encoding), **_head_arrays(policy.head), "unit": np.float32(agent.unit)}
-    arrays["activation"] = np.array(network.sizes.activation)
-    if policy.normaliser is not None:
-        arrays |= policy.normaliser.shift._asdict()
+    arrays |= {"activation": np.array(network.sizes.activation), "depth": np.array(len(layers.trunk) + 1)}
+    arrays |= _shift_arrays(policy)
     critic_trunk = layers.trunk if layers.critic_trunk is None else layers.critic_trunk
     for name, chain in (("actor", [*layers.trunk, layers.actor]), ("critic", [*critic_trunk, layers.critic])):
         for k, layer in enumerate(chain):
@@ -280,14 +279,30 @@ WRITERS: dict[str, Callable[[Agent, Path], None]] = {
 }
 
 
+def _shift_arrays(policy: Policy) -> dict[str, Any]:
+    """What is done to inputs; nothing, where they are not normalised."""
+    if policy.normaliser is not None:
+        return {**policy.normaliser.shift._asdict(), "cut": FARTHEST}
+    return {"offsets": np.float32(0.0), "factors": np.float32(1.0), "cut": np.float32(np.inf)}
+
+
 def _form_arrays(form: Encoding) -> dict[str, Any]:
     if isinstance(form, OneHot):
-        return {"state_counts": np.array([form.count]), "state_firsts": np.array([form.first])}
+        return _state_arrays([form.count], [form.first])
     if isinstance(form, OneHots):
-        return {"state_counts": np.array(form.counts), "state_firsts": np.array(form.firsts)}
+        return _state_arrays(form.counts, form.firsts)
     if isinstance(form, Plain):
-        return {"number_unit": np.float32(form.unit)}
+        return {"number_unit": np.float32(form.unit), "places": np.arange(form.size)}
     raise RedlineError(f"Observations in the form {type(form).__name__} do not fit into .npz. Try .onnx.")
+
+
+def _state_arrays(counts: Sequence[int], firsts: Sequence[int]) -> dict[str, Any]:
+    """Numbers of states; an input is 1 where the number at its place is its own."""
+    states = [np.arange(first, first + count) for count, first in zip(counts, firsts, strict=True)]
+    return {
+        "state_counts": np.array(counts), "state_firsts": np.array(firsts),
+        "places": np.repeat(np.arange(len(counts)), counts), "states": np.concatenate(states),
+    }  # fmt: skip
 
 
 def _head_arrays(head: Head) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from redline.engines.auto import Choice, choose
 from redline.engines.spec import EnvDescription
 from redline.errors import RedlineError
 from redline.learn.acting import REPEATS_WORTH_FINDING, Actor
+from redline.learn.certainty import require_certainty
 from redline.learn.config import TrainConfig, settled
 from redline.learn.elite import Elite
 from redline.learn.finite import require_finite
@@ -68,7 +70,7 @@ class Trainer:
     def __init__(self, config: TrainConfig, watch: Stopwatch | None = None) -> None:
         config = settled(config)
         self.config, self.world = config, world_of(config.env)
-        _require_certainty(config, self.world)
+        require_certainty(config)
         self.watch = watch or Stopwatch()
         self.device = pick_device(config.device)
         self.threads, self.thread_plan = use_threads(config.threads)
@@ -165,7 +167,7 @@ class Trainer:
         metrics["dedup"] = float(self._deduplicated)
         if before == self._deduplicated:
             return ()
-        met = f"an observation was met {repeats:.2g} times on average"
+        met = f"an observation was met {_rounded_down(repeats)} times on average"
         if self._deduplicated:
             return (f"Deduplication is taken up again: {met}.",)
         return (f"Deduplication is given up: {met}, fewer than {REPEATS_WORTH_FINDING:g}. It is tried now and then.",)
@@ -294,12 +296,9 @@ def trainer_for(config: TrainConfig) -> Trainer:
     return TeamTrainer(config)
 
 
-def _require_certainty(config: TrainConfig, world: World) -> None:
-    """Refuse to imitate the best episodes of an env whose best ones are the luckiest."""
-    if config.ppo.elite and world.chance:
-        raise RedlineError(
-            f"--elite {config.ppo.elite} would imitate lucky episodes: chance plays a part in {config.env}. Try --elite 0."
-        )
+def _rounded_down(number: float) -> str:
+    """Two digits of a number that is not below 1, never more than it is: what is below a limit also reads so."""
+    return f"{math.floor(10 * number) / 10:g}" if number < 10 else f"{math.floor(number)}"
 
 
 def warm_up(config: TrainConfig) -> None:

@@ -96,6 +96,17 @@ class Flattener:
             found.append(encoding.decode(part[None])[0])
         return np.concatenate(found, dtype=np.float32, casting="unsafe")
 
+    def flat_batch(self, obs: Any) -> np.ndarray:
+        """Observations of many envs, as a vector env gives them (each part [N, ...]), as the stored array [N, ...]."""
+        if len(self._parts) == 1:
+            return np.asarray(_part(obs, self._parts[0][0]))
+        parts = [
+            np.asarray(_part(obs, path), form.dtype)
+            for (path, _), form in zip(self._parts, self._encodings, strict=True)
+        ]
+        found = [form.decode(part) for part, form in zip(parts, self._encodings, strict=True)]
+        return np.concatenate(found, axis=1, dtype=np.float32, casting="unsafe")
+
 
 def _parts(space: gym.Space, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], gym.Space]]:
     """The parts of a nested space that are seen, in order: where each stands in an observation, and its space."""

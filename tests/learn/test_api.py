@@ -118,6 +118,38 @@ def test_a_vector_env_is_trained_on_whatever_its_autoreset_mode(mode):
     assert updates[0].steps == (22 - 2 if mode is AutoresetMode.NEXT_STEP else 22) * 3
 
 
+class Parts(gym.Wrapper):
+    """The corridor, seen in parts."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        sides = gym.spaces.Tuple([gym.spaces.Discrete(2), env.observation_space])
+        self.observation_space = gym.spaces.Dict({"sides": sides, "action_mask": gym.spaces.MultiBinary(3)})
+
+    def _seen(self, obs):
+        return {"sides": (np.int64(obs[0] > 0), obs), "action_mask": np.array([1, 1, obs[0] <= 0], np.int8)}
+
+    def reset(self, **kwargs):
+        obs, info = self.env.reset(**kwargs)
+        return self._seen(obs), info
+
+    def step(self, action):
+        obs, *rest = self.env.step(action)
+        return self._seen(obs), *rest
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_a_vector_env_of_dicts_is_seen_as_its_single_envs_are(mode):
+    envs = SyncVectorEnv([lambda: Parts(Corridor())] * 3, autoreset_mode=mode)
+    settings = {"total_steps": 66, "num_steps": 22, "normalise_observations": False, "minibatches": 1}
+    together = redline.train(envs, **settings).finish()
+    assert together.probabilities({"sides": (1, np.ones(2, np.float32)), "action_mask": [1, 1, 0]}).shape == (3,)
+    if mode is not AutoresetMode.NEXT_STEP:  # which plays steps in between
+        alone = redline.train(lambda: Parts(Corridor()), num_envs=3, **settings).finish()
+        for name, array in together.weights.items():
+            np.testing.assert_array_equal(array, alone.weights[name])
+
+
 def test_a_world_is_trained_on_by_an_env_of_its_own():
     agent = redline.train(default_world(), total_steps=40, **TINY).finish()
     assert agent.config.env == default_world().name

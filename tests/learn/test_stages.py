@@ -17,6 +17,8 @@ from redline.cli import main
 from redline.learn.checkpoint import load, resolve
 from redline.learn.config import TrainConfig
 from redline.learn.evaluate import load_policy
+from redline.learn.finite import NotFinite
+from redline.learn.ppo import PPO
 from redline.learn.stages import Chain, plan_config, smaller
 from redline.metrics import load_metrics
 from redline.runs import Run
@@ -49,6 +51,24 @@ def test_a_plan_leaves_a_run_with_a_policy_a_score_and_a_report(run):
     assert "1-table" in page
     kinds = [(each["name"], each["kind"]) for each in run.read_json("stages.json")["stages"]]
     assert kinds == [("table", "ppo"), ("memory", "ppo"), ("improve", "improve"), ("polish", "ppo")]
+
+
+def test_a_loss_that_is_not_finite_ends_a_plan_with_one_line_that_names_the_last_good_checkpoint(
+    tmp_path, monkeypatch, capsys
+):
+    update = PPO.update
+
+    def spoiled(ppo, rollout, *args, **kwargs):
+        if rollout.rows.shape[1] == 8:  # not before the plan begins, when all is compiled
+            raise NotFinite("The loss came to nan, so learning stops. Try another.")
+        return update(ppo, rollout, *args, **kwargs)
+
+    monkeypatch.setattr(PPO, "update", spoiled)
+    assert train(tmp_path / "run") == 1
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert "The loss came to nan" in line
+    [checkpoint] = (tmp_path / "run" / "stages" / "1-table" / "checkpoints").glob("step-*")
+    assert line.endswith(f"Stopped at step 0. The last good checkpoint is {checkpoint}.")
 
 
 def test_the_metrics_of_all_stages_are_those_of_one_run(run):

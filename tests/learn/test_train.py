@@ -7,9 +7,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
+import redline
 from redline.errors import RedlineError
 from redline.learn import acting, checkpoint
 from redline.learn import train as training
@@ -213,6 +215,33 @@ def test_a_config_survives_json():
 def test_where_chance_plays_a_part_lucky_episodes_are_not_imitated():
     with pytest.raises(RedlineError, match=r"--elite 8 .* chance plays a part in cage2. Try --elite 0\.$"):
         Trainer(dataclasses.replace(TINY, ppo=PPOConfig(elite=8)))
+
+
+class Walk(gym.Env):
+    """Ends after three steps; pays by the action, and `lucky` a bit of luck at the end."""
+
+    observation_space, action_space = gym.spaces.Discrete(4), gym.spaces.Discrete(2)
+
+    def __init__(self, lucky=False):
+        self.lucky, self.place = lucky, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return 0, {}
+
+    def step(self, action):
+        self.place += 1
+        luck = self.np_random.random() if self.lucky and self.place == 3 else 0.0
+        return self.place, float(action) + luck, self.place == 3, False, {}
+
+
+def test_of_an_env_that_says_nothing_about_chance_two_are_watched():
+    redline.train(Walk, 16, num_envs=2, num_steps=8, elite=2).finish()
+    with pytest.raises(RedlineError, match=r"^--elite 2 .* chance plays a part in .* Try --elite 0\.$"):
+        redline.train(lambda: Walk(lucky=True), 16, num_envs=2, num_steps=8, elite=2)
+    with pytest.raises(RedlineError, match=r"^--elite 2 .* cannot be tried with a VectorEnv\. Pass .*\.$"):
+        redline.train(gym.vector.SyncVectorEnv([Walk] * 2), 16, num_steps=8, elite=2)
 
 
 def test_giving_deduplication_up_and_taking_it_up_again_is_told_once_each(monkeypatch):

@@ -15,10 +15,12 @@ from redline.engines import ENGINES
 from redline.engines.auto import spelled
 from redline.engines.spec import Spec
 from redline.errors import RedlineError
-from redline.learn.config import PPOConfig, TrainConfig, settled
+from redline.learn.config import PPOConfig, TrainConfig, nearest_divisor, settled
 from redline.processes import TimeUp, time_limit
 from redline.threads import cores
+from redline.worlds.encoding import Image
 from redline.worlds.given import vector_named
+from redline.worlds.observations import space_encoding
 from redline.worlds.world import Say
 
 PPO = PPOConfig(
@@ -26,7 +28,8 @@ PPO = PPOConfig(
 )  # fmt: skip
 NUM_ENVS, NUM_STEPS = 8, 256
 LEAST_ROW = 32  # steps of an env between two updates, where somebody wants many envs
-MOVES_LEARNING_RATE = 3e-4
+PICTURES = {"epochs": 4, "entropy": 0.01}
+PICTURE_MINIBATCH = 256
 LEAST_UPDATES = 50
 FIRST_UPDATE_SECONDS = 8.0  # for its collect; learning from it is quick
 LEAST_STEPS = 8  # an update of fewer would teach nothing
@@ -46,6 +49,7 @@ class EnvCost:
     reset_seconds: float = 0.0
     cut_short: bool = False  # by the time limit: it costs that much at least
     actions: gym.Space | None = None  # None where no env could be made in time
+    observations: gym.Space | None = None
 
 
 def fit(config: TrainConfig, chosen: frozenset[str], say: Say) -> TrainConfig:
@@ -55,9 +59,10 @@ def fit(config: TrainConfig, chosen: frozenset[str], say: Say) -> TrainConfig:
     """
     given = vector_named(config.env)
     if given is not None:
-        return settled(_for_space(config, chosen, given.single_action_space))
+        return settled(_suited(config, chosen, given.single_action_space, given.single_observation_space))
     if chosen >= {"num_envs", "num_steps"}:
-        return settled(_for_space(config, chosen, probe(config, seconds=0.0).actions))
+        found = probe(config, seconds=0.0)
+        return settled(_suited(config, chosen, found.actions, found.observations))
     found = probe(config)
     fitted = settled(sized(config, chosen, found))
     cost = f"over {PROBE_LIMIT:.0f} s" if found.cut_short else spelled(found.step_seconds)
@@ -84,19 +89,29 @@ def sized(config: TrainConfig, chosen: frozenset[str], found: EnvCost) -> TrainC
     if "num_steps" not in chosen:
         num_steps = min(NUM_STEPS, max(1, steps // num_envs))
     config = replace(config, num_envs=num_envs, num_steps=num_steps)
-    return _for_space(config, chosen, found.actions)
+    return _suited(config, chosen, found.actions, found.observations)
 
 
-def _for_space(config: TrainConfig, chosen: frozenset[str], actions: gym.Space | None) -> TrainConfig:
-    """The settings where actions are numbers: smaller steps, and observations of one size, whatever they measure."""
-    if not isinstance(actions, gym.spaces.Box):
-        return config
-    plain = config.network is config.make_network is config.recurrent is None
-    if "normalise_observations" not in chosen and plain:
+def _suited(
+    config: TrainConfig, chosen: frozenset[str], actions: gym.Space | None, observations: gym.Space | None
+) -> TrainConfig:
+    """The settings as they suit the spaces of an env."""
+    if observations is not None and isinstance(space_encoding(observations), Image):
+        return _for_pictures(config, chosen)
+    wanted = isinstance(actions, gym.spaces.Box) or config.recurrent is not None
+    plain = config.network is config.make_network is None
+    if "normalise_observations" not in chosen and wanted and plain:
         config = replace(config, normalise_observations=True)
-    if "learning_rate" not in chosen:
-        config = replace(config, ppo=replace(config.ppo, learning_rate=MOVES_LEARNING_RATE))
     return config
+
+
+def _for_pictures(config: TrainConfig, chosen: frozenset[str]) -> TrainConfig:
+    """Convolutions cost more than anything else: fewer passes in larger parts, and some entropy to make up for it."""
+    changes: dict[str, Any] = {name: value for name, value in PICTURES.items() if name not in chosen}
+    if "minibatches" not in chosen:
+        batch = config.num_envs * config.num_steps
+        changes["minibatches"] = nearest_divisor(batch, max(1, batch // PICTURE_MINIBATCH))
+    return replace(config, ppo=replace(config.ppo, **changes))
 
 
 def _lanes(config: TrainConfig) -> int:
@@ -133,7 +148,7 @@ def _played(config: TrainConfig, seconds: float) -> EnvCost:
             env.action_space.seed(0)
             began = played = time.perf_counter()
             if not seconds:
-                return EnvCost(actions=env.action_space)
+                return EnvCost(actions=env.action_space, observations=env.observation_space)
             _, info = env.reset(seed=0)
             played = time.perf_counter()
             reset_seconds = played - began
@@ -144,11 +159,13 @@ def _played(config: TrainConfig, seconds: float) -> EnvCost:
                     _, info = env.reset()
     except TimeUp:
         cost = PROBE_LIMIT if not steps else (time.perf_counter() - played) / (steps + 1)
-        return EnvCost(cost, reset_seconds, True, None if env is None else env.action_space)
+        spaces = () if env is None else (env.action_space, env.observation_space)
+        return EnvCost(cost, reset_seconds, True, *spaces)
     finally:
         if env is not None:
             env.close()
-    return EnvCost((time.perf_counter() - played) / max(1, steps), reset_seconds, actions=env.action_space)
+    cost = (time.perf_counter() - played) / max(1, steps)
+    return EnvCost(cost, reset_seconds, False, env.action_space, env.observation_space)
 
 
 def _any_action(space: gym.Space, info: dict[str, Any]) -> Any:

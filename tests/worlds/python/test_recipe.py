@@ -97,10 +97,28 @@ def test_an_env_that_fails_is_left_to_the_engine():
     assert probe(replace(CARTPOLE, env=name_of(broken))) == EnvCost()
 
 
-def test_numbers_as_actions_get_smaller_steps_and_normalised_observations_however_they_are_sized():
+def test_numbers_as_actions_get_normalised_observations_however_they_are_sized():
     pendulum, sizes = recipe("Pendulum-v1"), frozenset({"num_envs", "num_steps"})
     for found in (fit(pendulum, NONE, print), fit(replace(pendulum, num_envs=2, num_steps=8), sizes, print)):
-        assert found.normalise_observations and found.ppo.learning_rate == 3e-4
-    mine = fit(replace(pendulum, num_envs=2, num_steps=8), sizes | {"learning_rate", "normalise_observations"}, print)
-    assert not mine.normalise_observations and mine.ppo.learning_rate == pendulum.ppo.learning_rate
-    assert not fit(replace(CARTPOLE, num_envs=2, num_steps=8), sizes, print).normalise_observations
+        assert found.normalise_observations
+    mine = fit(replace(pendulum, num_envs=2, num_steps=8), sizes | {"normalise_observations"}, print)
+    assert not mine.normalise_observations
+    small = replace(CARTPOLE, num_envs=2, num_steps=8)
+    assert not fit(small, sizes, print).normalise_observations
+    assert fit(replace(small, recurrent="gru"), sizes, print).normalise_observations
+
+
+class Screen(Sleepy):
+    """Shows pictures."""
+
+    observation_space = gym.spaces.Box(0, 255, (10, 10, 4), np.uint8)
+
+
+def test_pictures_get_fewer_passes_in_larger_parts():
+    found = fit(recipe(name_of(Screen)), NONE, print)
+    steps = found.num_envs * found.num_steps
+    assert (found.ppo.epochs, found.ppo.entropy, steps // found.ppo.minibatches) == (4, 0.01, 256)
+    assert not found.normalise_observations
+    mine = replace(recipe(name_of(Screen)), ppo=replace(recipe(name_of(Screen)).ppo, epochs=7, minibatches=2))
+    kept = fit(mine, frozenset({"epochs", "minibatches"}), print).ppo
+    assert (kept.epochs, kept.minibatches, kept.entropy) == (7, 2, 0.01)
