@@ -66,7 +66,7 @@ TASKS = {
          "use_sde": True, "sde_sample_freq": 4},
     ),
     "Hopper-v5": LearningTask(  # as for Hopper-v4
-        "Hopper-v5", 150_000,
+        "Hopper-v5", 100_000,
         {"num_envs": 1, "normalise": True, "n_steps": 512, "batch_size": 32, "gamma": 0.999, "learning_rate": 9.80828e-5,
          "ent_coef": 0.00229519, "n_epochs": 5, "gae_lambda": 0.99, "max_grad_norm": 0.7, "vf_coef": 0.835671,
          "policy_kwargs": {"log_std_init": -2, "ortho_init": False, "net_arch": [256, 256], "activation_fn": "relu"}},

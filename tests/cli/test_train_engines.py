@@ -16,6 +16,7 @@ import pytest
 from redline.cli import main
 from redline.engines import ENGINES
 from redline.engines.auto import choose
+from redline.threads import cores
 
 SMALL = ["--num-envs", "4", "--num-steps", "20", "--workers", "2", "--eval-episodes", "4"]
 TROUBLE = """
@@ -70,10 +71,11 @@ def test_every_engine_trains_from_the_command_line(name: str, tmp_path: Path, ca
 def test_the_plan_is_printed_and_says_when_there_are_too_many_workers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    few = ["--num-envs", "64", "--num-steps", "2", "--total-steps", "100", "--eval-episodes", "0", "--runs", tmp_path]
-    assert redline("train", "slow?mean_ms=0.01", "--engine", "shared", *few, "--workers", "64") == 0
+    count = str(cores() + 1)
+    few = ["--num-envs", count, "--num-steps", "2", "--total-steps", "1", "--eval-episodes", "0", "--runs", tmp_path]
+    assert redline("train", "slow?mean_ms=0.01", "--engine", "shared", *few, "--workers", count) == 0
     said = capsys.readouterr().err
-    assert "64 workers of one thread with 1 env each" in said
+    assert f"{count} workers of one thread with 1 env each" in said
     assert "more than the" in said
 
 

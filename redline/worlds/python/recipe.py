@@ -30,6 +30,7 @@ NUM_ENVS, NUM_STEPS = 8, 256
 LEAST_ROW = 32  # steps of an env between two updates, where somebody wants many envs
 PICTURES = {"epochs": 4, "entropy": 0.01}
 PICTURE_MINIBATCH = 256
+MEMORY_KL = 0.02  # what is remembered at the start of a sequence is that of the policy as it was: it must stay near
 LEAST_UPDATES = 50
 FIRST_UPDATE_SECONDS = 8.0  # for its collect; learning from it is quick
 LEAST_STEPS = 8  # an update of fewer would teach nothing
@@ -102,6 +103,8 @@ def _suited(
     plain = config.network is config.make_network is None
     if "normalise_observations" not in chosen and wanted and plain:
         config = replace(config, normalise_observations=True)
+    if config.recurrent is not None and "target_kl" not in chosen:
+        config = replace(config, ppo=replace(config.ppo, target_kl=MEMORY_KL))
     return config
 
 

@@ -105,7 +105,8 @@ def test_numbers_as_actions_get_normalised_observations_however_they_are_sized()
     assert not mine.normalise_observations
     small = replace(CARTPOLE, num_envs=2, num_steps=8)
     assert not fit(small, sizes, print).normalise_observations
-    assert fit(replace(small, recurrent="gru"), sizes, print).normalise_observations
+    remembering = fit(replace(small, recurrent="gru"), sizes, print)
+    assert remembering.normalise_observations and remembering.ppo.target_kl == 0.02
 
 
 class Screen(Sleepy):
