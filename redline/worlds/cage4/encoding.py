@@ -15,10 +15,12 @@ from redline.worlds.cage4.rules.observe import (
     SIZES,
     decode_words,
 )
+from redline.worlds.cage4.rules.remembered import AGENT, NUM_NUMBERS, PHASE, ROW_BYTES, decode_rows
 from redline.worlds.cage4.rules.scenario import NUM_BLUE
 from redline.worlds.encoding import Plain, require_form
 
 LAST_PHASE = 2
+MOST_REMEMBERED = 64.0  # counts are not bounded by what they are usually divided by
 
 
 class TeamWords:
@@ -79,6 +81,38 @@ class AgentWords:
         require_words(stored)
 
 
+class MemoryRows:
+    """Rows of bytes of what agents remember, seen as 109 numbers each, from 0 to about 1."""
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, agents: int | None = None, turbo: bool = True) -> None:
+        """Of a team of so many agents, or of one."""
+        self._agents = () if agents is None else (agents,)
+        self.shape, self.size = (*self._agents, ROW_BYTES), (agents or 1) * NUM_NUMBERS
+        self._decode = at_speed(decode_rows, turbo)
+
+    @property
+    def decoded(self) -> Plain:
+        """The numbers."""
+        return Plain((*self._agents, NUM_NUMBERS), np.dtype(np.float32))
+
+    def decode(self, stored: np.ndarray) -> np.ndarray:
+        """The numbers float32 [n, size] of rows."""
+        require_form(self, stored)
+        rows = np.ascontiguousarray(stored).reshape(-1, ROW_BYTES)
+        numbers = np.zeros((len(rows), NUM_NUMBERS), np.float32)
+        self._decode(rows, numbers)
+        return numbers.reshape(len(stored), self.size)
+
+    def require_possible(self, stored: np.ndarray) -> None:
+        """Refuse rows of a phase or an agent that is not there."""
+        require_form(self, stored)
+        rows = stored.reshape(-1, ROW_BYTES)
+        if (rows[:, PHASE] > LAST_PHASE).any() or (rows[:, AGENT] >= NUM_BLUE).any():
+            raise RedlineError("These observations are of a phase or of an agent that there is not in CAGE-4.")
+
+
 def require_words(words: np.ndarray) -> None:
     """Refuse words [n, 4] of a phase or an agent that is not there."""
     phases, agents = words[:, 0] & PHASE_MASK, words[:, -1] >> AGENT_SHIFT
@@ -97,3 +131,8 @@ def agent_space(b: int) -> gym.spaces.Box:
     """The observations of one agent."""
     most = highest(b)
     return gym.spaces.Box(np.zeros_like(most), most, dtype=np.int8)
+
+
+def memory_space() -> gym.spaces.Box:
+    """What an agent remembers, as numbers."""
+    return gym.spaces.Box(0.0, MOST_REMEMBERED, (NUM_NUMBERS,), np.float32)

@@ -12,14 +12,18 @@ from redline.compiled.announce import announce_compilation
 from redline.compiled.speed import at_speed
 from redline.errors import RedlineError
 from redline.worlds.batch import Infos, any_seed
-from redline.worlds.cage4.encoding import AgentWords, TeamWords, agent_space
+from redline.worlds.cage4.encoding import AgentWords, MemoryRows, TeamWords, agent_space, memory_space
 from redline.worlds.cage4.naming import action_label
+from redline.worlds.cage4.remembering import MEMORY_RANGES, TeamMemory
 from redline.worlds.cage4.rules import kernel
+from redline.worlds.cage4.rules.observe import OBS_WORDS
 from redline.worlds.cage4.rules.pcg import seed_generator
+from redline.worlds.cage4.rules.remembered import NUM_USEFUL, USEFUL, WAIT
 from redline.worlds.cage4.rules.scenario import (
     BLUE_AGENTS,
     BLUE_TABLE,
     MESSAGE_BITS,
+    MOST_ACTIONS,
     NUM_ACTIONS,
     NUM_BLUE,
     SLEEP,
@@ -27,10 +31,12 @@ from redline.worlds.cage4.rules.scenario import (
 )
 from redline.worlds.cage4.rules.state import new_state
 from redline.worlds.cage4.truth import EnterpriseTruth, true_state
+from redline.worlds.ranges import Ranges
 from redline.worlds.results import StepResults
 from redline.worlds.team import AgentSpaces, TeamEnv, seeds_of
 
 SPACES = tuple(AgentSpaces(agent_space(b), gym.spaces.Discrete(NUM_ACTIONS[b])) for b in range(NUM_BLUE))
+MEMORY_SPACES = (AgentSpaces(memory_space(), gym.spaces.Discrete(NUM_USEFUL)),) * NUM_BLUE
 SLEEPS = tuple(int(np.flatnonzero(BLUE_TABLE[b, : NUM_ACTIONS[b], 0] == SLEEP)[0]) for b in range(NUM_BLUE))
 """The action Sleep of each agent."""
 
@@ -54,8 +60,14 @@ class Cage4VectorEnv(TeamEnv):
         **more: Any,
     ) -> None:
         self.options = EnterpriseOptions(**{**(asdict(options) if options else {}), **more})
-        super().__init__(num_envs, BLUE_AGENTS, SPACES, TeamWords(turbo), encoded=encoded, autoreset=autoreset)
-        self.action_names = tuple(action_label(NUM_BLUE - 1, action) for action in range(self.num_actions))
+        self.memory = TeamMemory(num_envs, turbo) if self.options.face == "memory" else None
+        flat = self.memory is None
+        spaces, stored = (SPACES, TeamWords(turbo)) if flat else (MEMORY_SPACES, MemoryRows(NUM_BLUE, turbo))
+        super().__init__(num_envs, BLUE_AGENTS, spaces, stored, encoded=encoded, autoreset=autoreset)
+        self.action_names = tuple(action_label(NUM_BLUE - 1, a) for a in range(MOST_ACTIONS)) if flat else USEFUL
+        self.words = self.obs if flat else np.zeros((num_envs, NUM_BLUE, OBS_WORDS), np.int64)
+        self._final_words = self.final_obs if flat else np.zeros_like(self.words)
+        self.all_masks = self.mask if flat else np.zeros((num_envs, NUM_BLUE, MOST_ACTIONS), np.bool_)
         self.messages: np.ndarray | None = None
         self._settings = self.options.settings()
         self._step, self._reset = at_speed(kernel.step, turbo), at_speed(kernel.reset, turbo)
@@ -72,17 +84,33 @@ class Cage4VectorEnv(TeamEnv):
 
     def begin(self, first: int, last: int) -> None:
         """Begin an episode in envs `first` up to `last`."""
-        self._reset(self.state, first, last, self._settings, self.obs, self.mask, self.acting)
+        self._reset(self.state, first, last, self._settings, self.words, self.all_masks, self.acting)
+        if self.memory is not None:
+            self.memory.begin(first, last, self.words, self.all_masks, self.obs, self.mask)
 
     def play(self, first: int, last: int, actions: np.ndarray, results: StepResults) -> None:
         """Play one step in envs `first` up to `last`."""
+        if self.memory is not None:
+            actions = self.memory.translated(first, last, actions)
         self._step(
             self.state, first, last, actions, self._packed_messages(), self._settings, self.autoreset,
-            self.obs, self.mask, self.acting, results.rewards, results.truncated,
-            self.final_obs, self._final_score, self._early_score,
+            self.words, self.all_masks, self.acting, results.rewards, results.truncated,
+            self._final_words, self._final_score, self._early_score,
         )  # fmt: skip
         results.terminated[first:last] = False
+        if self.memory is not None:
+            self._remember(self.memory, first, last, actions, results.truncated)
         self._require_room(first, last)
+
+    def _remember(self, memory: TeamMemory, first: int, last: int, actions: np.ndarray, ended: np.ndarray) -> None:
+        """What the agents remember after a step; where an episode has begun again, nothing but that."""
+        over = np.flatnonzero(ended[first:last]) + first if self.autoreset else np.zeros(0, np.int64)
+        begun = self.words[over].copy()
+        self.words[over] = self._final_words[over]
+        memory.remember(first, last, actions, self.words, self.obs, self.mask)
+        self.final_obs[over], self.words[over] = self.obs[over], begun
+        for i in over.tolist():
+            memory.begin(i, i + 1, self.words, self.all_masks, self.obs, self.mask)
 
     def _packed_messages(self) -> np.ndarray:
         """Messages int16 [N, agents]: a bit of the message is a bit of the number."""
@@ -111,17 +139,24 @@ class Cage4VectorEnv(TeamEnv):
         }
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        """One record per env."""
-        return {"records": self.state}
+        """One record per env, and where defenders remember, what they do and from what."""
+        found: dict[str, np.ndarray] = {"records": self.state}
+        if self.memory is not None:
+            found |= {"memory": self.memory.records, "words": self.words, "all_masks": self.all_masks}
+        return found
+
+    def ranges(self) -> dict[str, Ranges]:
+        """Those of what is remembered."""
+        return {} if self.memory is None else {"memory": MEMORY_RANGES}
 
     @property
     def idle(self) -> np.ndarray:
         """Sleep, of each agent."""
-        return np.array(SLEEPS, np.int64)
+        return np.array(SLEEPS if self.memory is None else (WAIT,) * NUM_BLUE, np.int64)
 
-    def agent_encoding(self, agent: str) -> AgentWords:
+    def agent_encoding(self, agent: str) -> AgentWords | MemoryRows:
         """How the stored observations of one agent are seen."""
-        return AgentWords(self.agents.index(agent))
+        return AgentWords(self.agents.index(agent)) if self.memory is None else MemoryRows()
 
     def true_state(self) -> EnterpriseTruth:
         """What the rules know and Blue does not: a copy."""

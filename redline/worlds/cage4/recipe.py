@@ -13,7 +13,7 @@ DEFENCE = PPOConfig(
 
 def recipe(name: str) -> TrainConfig:
     """The settings that suit the five defenders."""
-    return TrainConfig(name, num_envs=256, num_steps=64, hidden=(64, 64), ppo=DEFENCE)
+    return TrainConfig(name, {"face": "memory"}, num_envs=256, num_steps=64, hidden=(64, 64), ppo=DEFENCE)
 
 
 def steps(name: str) -> int:

@@ -22,7 +22,7 @@ from redline.worlds.cage4.rules.scenario import (
 MOST_ZONES = 3
 OBS_WORDS = MOST_ZONES + 1
 PHASE_BITS = 2
-_BLOCKS, _CREATION, _CONNECTION = PHASE_BITS, PHASE_BITS + NUM_ZONES, PHASE_BITS + NUM_ZONES + SLOTS
+BLOCKS_SHIFT, CREATION_SHIFT, CONNECTION_SHIFT = PHASE_BITS, PHASE_BITS + NUM_ZONES, PHASE_BITS + NUM_ZONES + SLOTS
 ZONE_NUMBERS = 3 * NUM_ZONES + 2 * SLOTS
 NUM_MESSAGES = NUM_BLUE - 1
 SIZES = tuple(1 + len(zones) * ZONE_NUMBERS + NUM_MESSAGES * MESSAGE_BITS for zones in BLUE_ZONES)
@@ -30,7 +30,7 @@ SIZES = tuple(1 + len(zones) * ZONE_NUMBERS + NUM_MESSAGES * MESSAGE_BITS for zo
 MOST_NUMBERS = max(SIZES)
 ZONE_OF = np.array([[zones[k] if k < len(zones) else -1 for k in range(MOST_ZONES)] for zones in BLUE_ZONES])
 _RANKED = np.array(BY_NAME)
-_SLOT_MASK = (1 << SLOTS) - 1
+SLOT_MASK = (1 << SLOTS) - 1
 PHASE_MASK = (1 << PHASE_BITS) - 1
 AGENT_SHIFT = NUM_MESSAGES * MESSAGE_BITS
 """The bit of the last word where the number of the agent begins."""
@@ -44,9 +44,9 @@ def observe(env, words, i):
         for k in range(MOST_ZONES):
             zone, word = int(ZONE_OF[b, k]), 0
             if zone >= 0:
-                word = phase | (int(env.blocks[zone]) << _BLOCKS)
-                word |= (int(env.creation[zone]) & _SLOT_MASK) << _CREATION
-                word |= (int(env.connection[zone]) & _SLOT_MASK) << _CONNECTION
+                word = phase | (int(env.blocks[zone]) << BLOCKS_SHIFT)
+                word |= (int(env.creation[zone]) & SLOT_MASK) << CREATION_SHIFT
+                word |= (int(env.connection[zone]) & SLOT_MASK) << CONNECTION_SHIFT
             words[i, b, k] = word
         told = shift = 0
         for sender in range(NUM_BLUE):
@@ -71,12 +71,12 @@ def decode_words(words, numbers):
             word = words[i, k]
             for other in range(NUM_ZONES):
                 numbers[i, at + other] = _RANKED[other] == zone
-                numbers[i, at + NUM_ZONES + other] = (word >> (_BLOCKS + other)) & 1
+                numbers[i, at + NUM_ZONES + other] = (word >> (BLOCKS_SHIFT + other)) & 1
                 numbers[i, at + 2 * NUM_ZONES + other] = POLICY[phase, zone, other]
             at += 3 * NUM_ZONES
             for slot in range(SLOTS):
-                numbers[i, at + slot] = (word >> (_CREATION + slot)) & 1
-                numbers[i, at + SLOTS + slot] = (word >> (_CONNECTION + slot)) & 1
+                numbers[i, at + slot] = (word >> (CREATION_SHIFT + slot)) & 1
+                numbers[i, at + SLOTS + slot] = (word >> (CONNECTION_SHIFT + slot)) & 1
             at += 2 * SLOTS
         for bit in range(NUM_MESSAGES * MESSAGE_BITS):
             numbers[i, at + bit] = (words[i, MOST_ZONES] >> bit) & 1

@@ -178,6 +178,7 @@ PRIORITIES = np.array([20, 20, 20, 20, 10, 10, 0, 0])
 RED_AGENTS = ("FiniteStateRedAgent", "DiscoveryFSRed", "SleepAgent")
 GREEN_AGENTS = ("EnterpriseGreenAgent", "SleepAgent")
 FINITE_STATE, DISCOVERY, RED_SLEEPS = range(3)
+FACES = ("flat", "memory")
 
 
 class EnterpriseSettings(NamedTuple):
@@ -203,6 +204,9 @@ class EnterpriseOptions:
     """Length of an episode as the original counts it: one less is played, in three phases."""
     room: int = 1
     """Times the usual memory for what has no bound in the original. An episode that outgrows it says so."""
+    face: str = "flat"
+    """What Blue sees and does: flat, as the original's flat wrapper has it, with all actions; or memory, what a defender can
+    remember of its own observations and actions, with a few useful ones."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played."""
@@ -210,6 +214,8 @@ class EnterpriseOptions:
             raise unknown("red agent", self.red_agent, RED_AGENTS)
         if self.green_agent not in GREEN_AGENTS:
             raise unknown("green agent", self.green_agent, GREEN_AGENTS)
+        if self.face not in FACES:
+            raise unknown("face", self.face, FACES)
         if self.steps < 2:
             raise RedlineError(f"--steps {self.steps} leaves nothing to play: one less is played. Try --steps 500.")
         if not 1 <= self.room <= 16:
