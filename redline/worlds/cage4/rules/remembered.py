@@ -322,7 +322,9 @@ def translate(memories, first, last, useful, actions):
 # What a policy sees of a row
 _HALF_LIVES = (3.0, 12.0, 48.0)
 NUM_AGES = len(_HALF_LIVES)
-AGES = np.array([[0.0 if age == NO_AGE else 0.5 ** (age / life) for life in _HALF_LIVES] for age in range(256)], np.float32)
+AGES = np.array(
+    [[0.0 if age == NO_AGE else 0.5 ** (age / life) for life in _HALF_LIVES] for age in range(256)], np.float32
+)
 PLACE_NUMBERS = 2 * NUM_AGES + 5
 NUM_PHASES = 3
 _SCALES = np.array([256, 8, 4, 4, 4, 4, 30, 18, 8, 8], np.float32)
