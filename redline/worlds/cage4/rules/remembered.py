@@ -46,8 +46,8 @@ CREATED, TOUCHED, SOURCE, ENTERED, REMOVED, RESTORED, DECOYS, ALARMS = range(8)
 NEVER = -1
 
 PLACES = ("entered", "entered before", "source", "source before", "created", "touched", "stalest", "barest")
-"""Hosts that matter: those broken into last, from which it was done, where a process or traffic was noticed last, the host of
-users that was restored longest ago, and the one with the fewest decoys."""
+"""Hosts that matter: those broken into last, from which it was done, where a process or traffic was noticed last, the host
+of users that was restored longest ago, and the one with the fewest decoys."""
 ENTERED_1, ENTERED_2, SOURCE_1, SOURCE_2, CREATED_1, TOUCHED_1, STALEST, BAREST = range(len(PLACES))
 NUM_RESTORES, NUM_REMOVES = STALEST + 1, TOUCHED_1 + 1
 USEFUL = (
