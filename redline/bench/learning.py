@@ -56,7 +56,7 @@ TASKS = {
         {"num_envs": 16, "normalise": True, "n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99, "n_epochs": 4},
     ),
     "LunarLander-v3": LearningTask(
-        "LunarLander-v3", 300_000,
+        "LunarLander-v3", 200_000,
         {"num_envs": 16, "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4,
          "ent_coef": 0.01},
     ),
@@ -72,7 +72,7 @@ TASKS = {
          "policy_kwargs": {"log_std_init": -2, "ortho_init": False, "net_arch": [256, 256], "activation_fn": "relu"}},
     ),
     "Breakout": LearningTask(  # as for Atari
-        f"{HERE}:breakout", 150_000,
+        f"{HERE}:breakout", 100_000,
         {"num_envs": 8, "n_steps": 128, "n_epochs": 4, "batch_size": 256, "learning_rate": "falling 2.5e-4",
          "clip_range": "falling 0.1", "ent_coef": 0.01},
         policy="CnnPolicy",

@@ -79,8 +79,6 @@ class Policy:
             return "gradient by hand"
         sizes = self.network.sizes
         why = f"activation {sizes.activation}"
-        if sizes.picture:
-            why = "convolutions"
         if self.memory_size:
             why = f"a recurrent network ({sizes.recurrent})"
         if isinstance(self.network, CustomNetwork):

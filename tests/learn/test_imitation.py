@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from redline.errors import RedlineError
+from redline.learn import imitation
 from redline.learn.config import PPOConfig, TrainConfig, recipe
 from redline.learn.elite import Episode
 from redline.learn.imitation import DECIDE, Demonstrations, clone, models, settle
@@ -79,7 +80,8 @@ def test_a_policy_settles_for_the_best_episode():
     assert Demonstrations(policy, [best]).are_followed(policy)
 
 
-def test_a_policy_stays_as_it_is_where_it_cannot_follow():
+def test_a_policy_stays_as_it_is_where_it_cannot_follow(monkeypatch):
+    monkeypatch.setattr(imitation, "CLONING_ROUNDS", 60)
     policy = make_policy()
     best = episode(policy, 10)
     twice = Episode(*(np.concatenate([part, part]) for part in best))

@@ -6,6 +6,7 @@ between them by compiled loops that touch each number once.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.grad import conv2d_input, conv2d_weight
 
 from redline.learn.loops import loop, tanh
 from redline.learn.network.layers import Layer, Layers, Network
@@ -28,13 +30,15 @@ class Forward(NamedTuple):
     critic_trunk: list[Tensor]
     outputs: Tensor  # [n, outputs]
     values: Tensor  # [n, 1]
+    pictures: list[Tensor]  # what every convolution makes, beginning with the pictures; none where there are none
 
 
 def forward(network: Network, layers: Layers[Tensor], inputs: Tensor) -> Forward:
     """Outputs and state values of inputs float32 [n, inputs], and what led to them."""
     with torch.no_grad():
         activate = FORWARD[network.activation]
-        seen = _look(network, layers, inputs)
+        pictures = _look(network, layers, inputs)
+        seen = pictures[-1].flatten(1) if pictures else inputs
         trunk = _forward_trunk(layers.trunk, "actor", seen, activate)
         critic_trunk = trunk
         if layers.critic_trunk is not None:
@@ -42,17 +46,15 @@ def forward(network: Network, layers: Layers[Tensor], inputs: Tensor) -> Forward
         outputs = _linear(layers.actor, "outputs", trunk[-1])
         if len(layers.free):
             outputs = torch.cat([outputs, layers.free.expand(len(outputs), -1)], dim=1)
-        return Forward(trunk, critic_trunk, outputs, _linear(layers.critic, "values", critic_trunk[-1]))
+        return Forward(trunk, critic_trunk, outputs, _linear(layers.critic, "values", critic_trunk[-1]), pictures)
 
 
-def _look(network: Network, layers: Layers[Tensor], inputs: Tensor) -> Tensor:
-    """Inputs as the fully connected layers see them: pictures go through the convolutions."""
-    if not network.picture:
-        return inputs
-    pictures = inputs.reshape(-1, *network.picture)
+def _look(network: Network, layers: Layers[Tensor], inputs: Tensor) -> list[Tensor]:
+    """The inputs as pictures and then what every convolution makes of them; nothing where they are none."""
+    pictures = [inputs.reshape(-1, *network.picture)] if network.picture else []
     for conv, layer in zip(network.convs, layers.convs, strict=True):
-        pictures = torch.conv2d(pictures, layer.weight, layer.bias, conv.stride).relu_()
-    return pictures.flatten(1)
+        pictures.append(torch.conv2d(pictures[-1], layer.weight, layer.bias, conv.stride).relu_())
+    return pictures
 
 
 def backward(
@@ -67,20 +69,33 @@ def backward(
 
     For networks that say that this can be done (`Network.by_hand`).
     """
-    through = BACKWARD[network.activation]
     with torch.no_grad():
         if len(grads.free):
             torch.sum(outputs_grad[:, -len(grads.free) :], dim=0, out=grads.free)
             outputs_grad = outputs_grad[:, : -len(grads.free)]
         at_actor = _back_linear(layers.actor, grads.actor, "at actor", passed.trunk[-1], outputs_grad)
         at_critic = _back_linear(layers.critic, grads.critic, "at critic", passed.critic_trunk[-1], values_grad)
+        back = functools.partial(_back_trunk, through=BACKWARD[network.activation], inputs_too=bool(network.picture))
         if layers.critic_trunk is None or grads.critic_trunk is None:
-            _back_trunk(layers.trunk, grads.trunk, "at trunk", passed.trunk, at_actor.add_(at_critic), through)
+            at_seen = back(layers.trunk, grads.trunk, "at trunk", passed.trunk, at_actor.add_(at_critic))
         else:
-            _back_trunk(layers.trunk, grads.trunk, "at actor trunk", passed.trunk, at_actor, through)
-            _back_trunk(
-                layers.critic_trunk, grads.critic_trunk, "at critic trunk", passed.critic_trunk, at_critic, through
-            )
+            at_seen = back(layers.trunk, grads.trunk, "at actor trunk", passed.trunk, at_actor)
+            beside = back(layers.critic_trunk, grads.critic_trunk, "at critic trunk", passed.critic_trunk, at_critic)
+            at_seen = at_seen.add_(beside) if network.picture else at_seen
+        _back_convs(network, layers, grads, passed.pictures, at_seen)
+
+
+def _back_convs(
+    network: Network, layers: Layers[Tensor], grads: Layers[Tensor], pictures: list[Tensor], gradient: Tensor
+) -> None:
+    """Write the gradients of the convolutions, if there are any, given the one at what the last of them makes."""
+    for k in range(len(network.convs) - 1, -1, -1):
+        layer, grad, stride = layers.convs[k], grads.convs[k], network.convs[k].stride
+        gradient = gradient.reshape(pictures[k + 1].shape).masked_fill(pictures[k + 1] <= 0, 0.0)
+        grad.weight.copy_(conv2d_weight(pictures[k], layer.weight.shape, gradient, stride))
+        torch.sum(gradient, dim=(0, 2, 3), out=grad.bias)
+        if k > 0:
+            gradient = conv2d_input(pictures[k].shape, layer.weight, gradient, stride)
 
 
 class Scratch(threading.local):
@@ -196,11 +211,14 @@ def _back_trunk(
     activations: list[Tensor],
     gradient: Tensor,
     through: Callable[[np.ndarray, np.ndarray], None],
-) -> None:
-    """Write the trunk's gradients, given the one at its last activations."""
+    inputs_too: bool,
+) -> Tensor:
+    """Write the trunk's gradients, given the one at its last activations. Returns that at its inputs, if it is wanted."""
     for k in range(len(trunk) - 1, -1, -1):
         through(activations[k + 1].numpy(), gradient.numpy())
-        gradient = _back_linear(trunk[k], grads[k], f"{name} {k}", activations[k], gradient, inputs_too=k > 0)
+        wanted = inputs_too or k > 0
+        gradient = _back_linear(trunk[k], grads[k], f"{name} {k}", activations[k], gradient, inputs_too=wanted)
+    return gradient
 
 
 def _back_linear(

@@ -94,7 +94,7 @@ class Network:
     @property
     def by_hand(self) -> bool:
         """Whether its gradient can be worked out without autograd."""
-        return self.activation in BY_HAND and not self.picture
+        return self.activation in BY_HAND
 
     @property
     def steady(self) -> bool:

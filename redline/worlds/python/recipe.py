@@ -109,12 +109,15 @@ def _suited(
 
 
 def _for_pictures(config: TrainConfig, chosen: frozenset[str]) -> TrainConfig:
-    """Convolutions cost more than anything else: fewer passes in larger parts, and some entropy to make up for it."""
+    """Looking costs more than anything else: actor and critic share it, in fewer passes and larger parts, and some entropy
+    makes up for it.
+    """
     changes: dict[str, Any] = {name: value for name, value in PICTURES.items() if name not in chosen}
     if "minibatches" not in chosen:
         batch = config.num_envs * config.num_steps
         changes["minibatches"] = nearest_divisor(batch, max(1, batch // PICTURE_MINIBATCH))
-    return replace(config, ppo=replace(config.ppo, **changes))
+    shared = config.shared if "shared" in chosen else True
+    return replace(config, shared=shared, ppo=replace(config.ppo, **changes))
 
 
 def _lanes(config: TrainConfig) -> int:

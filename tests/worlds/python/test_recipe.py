@@ -119,7 +119,7 @@ def test_pictures_get_fewer_passes_in_larger_parts():
     found = fit(recipe(name_of(Screen)), NONE, print)
     steps = found.num_envs * found.num_steps
     assert (found.ppo.epochs, found.ppo.entropy, steps // found.ppo.minibatches) == (4, 0.01, 256)
-    assert not found.normalise_observations
+    assert found.shared and not found.normalise_observations
     mine = replace(recipe(name_of(Screen)), ppo=replace(recipe(name_of(Screen)).ppo, epochs=7, minibatches=2))
     kept = fit(mine, frozenset({"epochs", "minibatches"}), print).ppo
     assert (kept.epochs, kept.minibatches, kept.entropy) == (7, 2, 0.01)
