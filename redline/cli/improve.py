@@ -19,7 +19,7 @@ from redline.worlds.registry import shipped_policies
 
 if TYPE_CHECKING:
     from redline.learn.evaluate import Trained
-    from redline.learn.improve import Gains
+    from redline.learn.improvement import Gains
 
 ABOUT = """Improve a trained policy by rollouts (rollout policy iteration).
 
@@ -50,7 +50,7 @@ class Improve:
 
 def run(arguments: list[str]) -> int:
     """Parse, improve, print."""
-    from redline.learn.improve import Improvement, total_gain
+    from redline.learn.improvement import Improvement, total_gain
 
     kind = combine(ABOUT, what=Improve, how=Improvement, output=Output)
     command: Any = parse("improve", kind, arguments)

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from redline.errors import RedlineError
 from redline.learn.adam import Adam
-from redline.learn.config import at_least
 from redline.learn.distinct import Distinct, as_words
 from redline.learn.heads.categorical import MASKED, Categorical
+from redline.learn.improvement import START, Gains, Improvement, Keep, Progress, Switch
 from redline.learn.judge import Arena, Judge, Judgement, Likeliest, weights_by_age
 from redline.learn.policy import Policy
 from redline.timing.stopwatch import Stopwatch
@@ -34,94 +34,6 @@ SAMPLE = 1024
 DECIDED = 0.9
 """The probability that an action gets which turned out better."""
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Improvement:
-    """How to improve a policy by rollouts."""
-
-    episodes: int = 2048
-    """Episodes to meet information states in."""
-    states: int = 420
-    """Information states to look at: the commonest."""
-    least_visits: int = 30
-    """Visits below which a state is not worth a look."""
-    horizon: int = 50
-    """Steps that a rollout lasts."""
-    tries: int = 32
-    """Rollouts of every action."""
-    finalists: int = 3
-    """Actions that are looked at again beside the policy's own."""
-    deciding: int = 256
-    """Rollouts of each of these."""
-    errors: float = 3.0
-    """Standard errors by which an action must be better than the policy's own."""
-    margin: float = 0.04
-    """And by how much on top of that."""
-    lengths: tuple[int, ...] = ()
-    """Episode lengths that count, each with the return up to there; none counts the whole episode."""
-    judging: int = 4096
-    """Episodes on which the result must do better, by two standard errors."""
-    attempts: int = 3
-    """Times to try with half of the switches where all of them together do not do better."""
-    lessons: int = 1200
-    """Gradient steps that teach the switches."""
-    rounds: int = 1
-    """Times to do all of this."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        at_least(1, episodes=self.episodes, states=self.states, least_visits=self.least_visits, horizon=self.horizon)
-        at_least(1, tries=self.tries, finalists=self.finalists, rounds=self.rounds, attempts=self.attempts)
-        at_least(2, deciding=self.deciding, judging=self.judging)
-        at_least(0, lessons=self.lessons)
-        if any(length < 1 for length in self.lengths):
-            raise RedlineError(f"An episode cannot have {min(self.lengths)} steps. Try --lengths 30,50,100.")
-
-
-@dataclass(frozen=True)
-class Switch:
-    """An information state in which another action does better."""
-
-    state: int
-    old: int
-    new: int
-    gain: float
-    stderr: float
-    visits: float
-    """Times that an episode meets it."""
-
-    @property
-    def worth(self) -> float:
-        """What it may bring to an episode."""
-        return self.gain * self.visits
-
-
-@dataclass(frozen=True)
-class Gains:
-    """How one round of improvement went."""
-
-    states: int
-    covered: float
-    """Part of all steps that were looked at."""
-    found: int
-    taken: int
-    promised: float
-    """Sum of what the switches may bring, each by itself."""
-    before: float
-    after: float
-    stderr: float
-    switches: tuple[dict[str, Any], ...]
-    """The ten that promise most."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
-
-
-def total_gain(gains: Sequence[Gains]) -> float:
-    """What all rounds gained together; each is judged on episodes of its own."""
-    return sum(each.after - each.before for each in gains)
 
 
 class Moments(NamedTuple):
@@ -144,45 +56,74 @@ class _Jobs(NamedTuple):
 
 
 def improve(
-    policy: Policy, arena: Arena, how: Improvement, seed: int, watch: Stopwatch, say: Say = lambda text: None
+    policy: Policy,
+    arena: Arena,
+    how: Improvement,
+    seed: int,
+    watch: Stopwatch,
+    say: Say = lambda text: None,
+    progress: Progress = START,
+    keep: Keep = lambda progress: None,
 ) -> list[Gains]:
-    """Improve a policy in place; it never gets worse on the episodes that judge it. Returns what each round gained."""
+    """Improve a policy in place; it never gets worse on the episodes that judge it. Returns what each round gained.
+
+    `keep` is told of every part that is over, while the policy is what the rest depends on: with both at hand, the same
+    call with that `progress` ends as this one would have.
+    """
     if not isinstance(policy.head, Categorical):
         raise RedlineError("Only policies that choose one of a number of actions can be improved by rollouts.")
-    found = []
-    for number in range(how.rounds):
-        gains = _round(policy, arena, how, np.random.SeedSequence([seed, number]), watch)
-        found.append(gains)
+    while progress.goes_on(how.rounds):
+        this = _Round(policy, arena, how, np.random.SeedSequence([seed, len(progress.gains)]), watch)
+        if progress.switches is None:
+            progress = replace(progress, switches=tuple(this.found()))
+            keep(progress)
+        assert progress.switches is not None
+        gains = this.gains(list(progress.switches))
+        progress = Progress((*progress.gains, gains))
+        keep(progress)
         say(
             f"{gains.states} states ({gains.covered:.0%} of all steps): {gains.found} could do better, "
             f"{gains.taken} taken; {gains.before:.2f} → {gains.after:.2f} ± {gains.stderr:.2f}"
         )
-        if not gains.taken:
-            break
-    return found
+    return list(progress.gains)
 
 
-def _round(policy: Policy, arena: Arena, how: Improvement, entropy: np.random.SeedSequence, watch: Stopwatch) -> Gains:
-    play_seed, choice_seed, judge_seed, lesson_seed = (int(part) for part in entropy.generate_state(4, np.uint32))
-    with watch.span("visit"):
-        moments = visit(policy, arena, how.episodes, play_seed)
-    enough = min(how.states, int(np.count_nonzero(moments.visits >= how.least_visits)))
-    with watch.span("rollouts"):
-        search = _Search(policy, arena, how, moments, np.random.default_rng(choice_seed))
-        switches = sorted(search.switches(range(enough)), key=lambda each: -each.worth)
-    judge = Judge(arena, how.judging, judge_seed, how.lengths)
-    taken, difference = _take(policy, judge, moments, switches, how, lesson_seed, watch)
-    return Gains(
-        states=enough,
-        covered=float(moments.visits[:enough].sum() / moments.visits.sum()),
-        found=len(switches),
-        taken=taken,
-        promised=sum(each.worth for each in switches),
-        before=difference.before,
-        after=difference.after if taken else difference.before,
-        stderr=difference.stderr,
-        switches=tuple(asdict(each) for each in switches[:10]),
-    )
+class _Round:
+    """One round of improvement."""
+
+    def __init__(
+        self, policy: Policy, arena: Arena, how: Improvement, entropy: np.random.SeedSequence, watch: Stopwatch
+    ) -> None:
+        self._policy, self._arena, self._how, self._watch = policy, arena, how, watch
+        play_seed, *self._seeds = (int(part) for part in entropy.generate_state(4, np.uint32))
+        with watch.span("visit"):
+            self._moments = visit(policy, arena, how.episodes, play_seed)
+        self._states = min(how.states, int(np.count_nonzero(self._moments.visits >= how.least_visits)))
+
+    def found(self) -> list[Switch]:
+        """The switches that do better, each by itself; those that promise most first."""
+        with self._watch.span("rollouts"):
+            rng = np.random.default_rng(self._seeds[0])
+            search = _Search(self._policy, self._arena, self._how, self._moments, rng)
+            return sorted(search.switches(range(self._states)), key=lambda each: -each.worth)
+
+    def gains(self, switches: list[Switch]) -> Gains:
+        """Take as many of the switches as do better together."""
+        _, judge_seed, lesson_seed = self._seeds
+        judge = Judge(self._arena, self._how.judging, judge_seed, self._how.lengths)
+        taken, difference = _take(self._policy, judge, self._moments, switches, self._how, lesson_seed, self._watch)
+        visits = self._moments.visits
+        return Gains(
+            states=self._states,
+            covered=float(visits[: self._states].sum() / visits.sum()),
+            found=len(switches),
+            taken=taken,
+            promised=sum(each.worth for each in switches),
+            before=difference.before,
+            after=difference.after if taken else difference.before,
+            stderr=difference.stderr,
+            switches=tuple(asdict(each) for each in switches[:10]),
+        )
 
 
 def _take(

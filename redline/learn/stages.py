@@ -6,14 +6,14 @@
       stages/1-table/   a run folder for each
       checkpoints/      the policy after the latest stage
 
-A stage that was broken off goes on where it was, bit for bit (one that improves by rollouts begins again).
+A stage that was broken off goes on where it was, bit for bit: PPO from its latest checkpoint, improvement by rollouts
+from the part of a round that was over last.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,8 @@ from redline.learn import checkpoint
 from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.evaluate import Trained, load_policy
 from redline.learn.grow import grow
-from redline.learn.improve import Improvement, improve, total_gain
+from redline.learn.improvement import Improvement, total_gain
+from redline.learn.improving import begun, improve_in
 from redline.learn.judge import Arena, Judge, Judgement
 from redline.learn.policy import Policy
 from redline.learn.session import Session
@@ -34,10 +35,9 @@ from redline.learn.stored import from_json
 from redline.learn.train import Trainer, make_policy, spread_seed
 from redline.learn.trust import require_trusted
 from redline.metrics import MetricsLog, load_metrics
-from redline.runs import BREAKDOWN, CHECKPOINTS, IMPROVEMENT, RESULT, STAGE_FOLDERS, STAGES, STEP, Run
+from redline.runs import BREAKDOWN, CHECKPOINTS, RESULT, STAGE_FOLDERS, STAGES, STEP, Run
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown, merge
-from redline.timing.stopwatch import Stopwatch
 from redline.version import __version__
 
 Say = Callable[[str], None]
@@ -154,20 +154,15 @@ class Chain:
         )  # fmt: skip
 
     def improve(self, number: int) -> None:
-        """A stage of improvement by rollouts."""
-        stage, folder, watch, started = self.stages[number], self.folder(number), Stopwatch(), time.monotonic()
+        """A stage of improvement by rollouts, begun or gone on with."""
+        stage = self.stages[number]
         assert stage.improve is not None
-        shutil.rmtree(folder, ignore_errors=True)
-        run = Run.at(folder, config_to_json(stage.config))
-        policy = self.before(stage)
-        with watch.span("improve"):
-            gains = improve(policy, self._arena(stage, {}), stage.improve, stage.config.seed, watch, self._say)
-        run.write_json(IMPROVEMENT, {"rounds": [each.to_json() for each in gains]})
-        run.write_json(BREAKDOWN, watch.lap().to_json())
+        run, policy = begun(self.folder(number), config_to_json(stage.config)), self.before(stage)
+        gains = improve_in(run, policy, self._arena(stage, {}), stage.improve, stage.config.seed, self._say)
         self._close(
             number, policy,
             {
-                "kind": "improve", "seconds": time.monotonic() - started, "steps": 0, "episodes": 0,
+                "kind": "improve", "seconds": run.read_json(BREAKDOWN)["total_seconds"], "steps": 0, "episodes": 0,
                 "kept": any(each.taken for each in gains), "switches": sum(each.taken for each in gains),
                 "before": gains[0].before, "after": gains[0].before + total_gain(gains), "stderr": gains[0].stderr,
             },

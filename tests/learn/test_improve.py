@@ -10,10 +10,13 @@ import torch
 
 from redline.errors import RedlineError
 from redline.learn.heads.categorical import Categorical
-from redline.learn.improve import Improvement, distil, improve, visit
+from redline.learn.improve import distil, improve, visit
+from redline.learn.improvement import Improvement
+from redline.learn.improving import begun, improve_in
 from redline.learn.judge import Arena, Judge, Likeliest, weights_by_age
 from redline.learn.policy import Policy
 from redline.threads import use_threads
+from redline.timing.breakdown import Breakdown
 from redline.timing.stopwatch import Stopwatch
 
 use_threads(1)
@@ -59,6 +62,40 @@ def test_the_same_seed_improves_in_the_same_way_whatever_the_threads(improved):
     again = worst()
     assert improve(again, dataclasses.replace(ARENA, threads=2), QUICK, 1, Stopwatch()) == gains
     assert all((a == b).all() for a, b in zip(again.arrays().values(), policy.arrays().values(), strict=True))
+
+
+TWICE = dataclasses.replace(QUICK, rounds=2)
+
+
+def same(one: Policy, other: Policy) -> bool:
+    return all((array == other.arrays()[name]).all() for name, array in one.arrays().items())
+
+
+def test_from_every_part_that_is_over_it_goes_on_to_the_same_end():
+    policy, kept = worst(), []
+    gains = improve(
+        policy, ARENA, TWICE, 1, Stopwatch(), keep=lambda progress: kept.append((progress, policy.arrays()))
+    )
+    assert [progress.parts for progress, _ in kept] == [1, 2, 3, 4]
+    for progress, arrays in kept[:3]:
+        other = worst()
+        other.load(arrays)
+        assert improve(other, ARENA, TWICE, 1, Stopwatch(), progress=progress) == gains
+        assert same(other, policy)
+
+
+def test_in_a_run_folder_it_goes_on_where_it_was_broken_off(tmp_path):
+    def stop(text: str) -> None:
+        raise KeyboardInterrupt
+
+    whole, resumed, run = worst(), worst(), begun(tmp_path / "run", {})
+    gains = improve(whole, ARENA, TWICE, 1, Stopwatch())
+    with pytest.raises(KeyboardInterrupt):
+        improve_in(run, worst(), ARENA, TWICE, 1, stop)  # it speaks at the end of a round
+    assert improve_in(begun(run.path, {}), resumed, ARENA, TWICE, 1, str) == gains
+    assert same(whole, resumed)
+    calls = Breakdown.from_json(run.read_json("breakdown.json")).calls
+    assert calls["improve", "rollouts"] == 2
 
 
 def test_time_is_accounted_for(improved):

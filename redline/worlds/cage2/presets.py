@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from redline.learn.config import PPOConfig, TrainConfig
-from redline.learn.improve import Improvement
+from redline.learn.improvement import Improvement
 from redline.learn.stages import Guard, PlanStage, seeded
 from redline.worlds.cage2.protocol import LENGTHS
 
