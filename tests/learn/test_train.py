@@ -365,12 +365,8 @@ def test_an_env_whose_observations_are_not_arrays_is_refused():
 # It learns
 
 
-def test_it_learns_to_balance_a_pole():
-    config = TrainConfig(
-        "CartPole-v1", num_envs=16, num_steps=128, device="cpu",
-        ppo=PPOConfig(learning_rate=1e-3, minibatches=8, anneal=False, entropy=0.01),
-    )  # fmt: skip
-    returns = [update.metrics["return"] for update in islice(train(config), 25)]
+def test_it_learns_to_balance_a_pole_with_the_settings_it_has_by_itself():
+    returns = [update.metrics["return"] for update in islice(redline.train("CartPole-v1", 50_000), 24)]
     assert returns[0] < 40
     assert np.nanmax(returns) > 150
 
