@@ -259,6 +259,11 @@ def test_giving_deduplication_up_and_taking_it_up_again_is_told_once_each(monkey
     assert second.startswith("Deduplication is taken up again: an observation was met")
 
 
+@pytest.mark.parametrize(("number", "text"), [(1.999, "1.9"), (2.0, "2"), (1.0, "1"), (9.96, "9.9"), (123.9, "123")])
+def test_what_is_below_a_limit_also_reads_so(number, text):
+    assert training.rounded_down(number) == text
+
+
 def test_without_deduplication_there_is_nothing_to_tell_of_it():
     _, updates = run(tiny(dedup=False), 2)
     assert not any(update.notes or "dedup" in update.metrics for update in updates)
