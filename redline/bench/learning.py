@@ -78,7 +78,7 @@ TASKS = {
         policy="CnnPolicy",
     ),
     "CartPole-places": LearningTask(  # as for CartPoleNoVel-v1
-        f"{HERE}:cartpole_without_velocities", 100_000,
+        f"{HERE}:cartpole_without_velocities", 50_000,
         {**CARTPOLE, "normalise": True,
          "policy_kwargs": {"ortho_init": False, "activation_fn": "relu", "lstm_hidden_size": 64,
                            "enable_critic_lstm": True, "net_arch": {"pi": [64], "vf": [64]}}},

@@ -167,7 +167,7 @@ class Trainer:
         metrics["dedup"] = float(self._deduplicated)
         if before == self._deduplicated:
             return ()
-        met = f"an observation was met {_rounded_down(repeats)} times on average"
+        met = f"an observation was met {rounded_down(repeats)} times on average"
         if self._deduplicated:
             return (f"Deduplication is taken up again: {met}.",)
         return (f"Deduplication is given up: {met}, fewer than {REPEATS_WORTH_FINDING:g}. It is tried now and then.",)
@@ -296,7 +296,7 @@ def trainer_for(config: TrainConfig) -> Trainer:
     return TeamTrainer(config)
 
 
-def _rounded_down(number: float) -> str:
+def rounded_down(number: float) -> str:
     """Two digits of a number that is not below 1, never more than it is: what is below a limit also reads so."""
     return f"{math.floor(10 * number) / 10:g}" if number < 10 else f"{math.floor(number)}"
 

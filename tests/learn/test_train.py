@@ -259,6 +259,11 @@ def test_giving_deduplication_up_and_taking_it_up_again_is_told_once_each(monkey
     assert second.startswith("Deduplication is taken up again: an observation was met")
 
 
+@pytest.mark.parametrize(("number", "text"), [(1.999, "1.9"), (2.0, "2"), (1.0, "1"), (9.96, "9.9"), (123.9, "123")])
+def test_what_is_below_a_limit_also_reads_so(number, text):
+    assert training.rounded_down(number) == text
+
+
 def test_without_deduplication_there_is_nothing_to_tell_of_it():
     _, updates = run(tiny(dedup=False), 2)
     assert not any(update.notes or "dedup" in update.metrics for update in updates)
@@ -365,12 +370,8 @@ def test_an_env_whose_observations_are_not_arrays_is_refused():
 # It learns
 
 
-def test_it_learns_to_balance_a_pole():
-    config = TrainConfig(
-        "CartPole-v1", num_envs=16, num_steps=128, device="cpu",
-        ppo=PPOConfig(learning_rate=1e-3, minibatches=8, anneal=False, entropy=0.01),
-    )  # fmt: skip
-    returns = [update.metrics["return"] for update in islice(train(config), 25)]
+def test_it_learns_to_balance_a_pole_with_the_settings_it_has_by_itself():
+    returns = [update.metrics["return"] for update in islice(redline.train("CartPole-v1", 50_000), 24)]
     assert returns[0] < 40
     assert np.nanmax(returns) > 150
 
