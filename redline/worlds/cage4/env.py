@@ -16,6 +16,7 @@ from redline.worlds.cage4.encoding import AgentWords, TeamWords, agent_space
 from redline.worlds.cage4.naming import action_label
 from redline.worlds.cage4.rules import kernel
 from redline.worlds.cage4.rules.pcg import seed_generator
+from redline.worlds.cage4.rules.ranges import field_ranges, require_consistent
 from redline.worlds.cage4.rules.scenario import (
     BLUE_AGENTS,
     BLUE_TABLE,
@@ -27,6 +28,7 @@ from redline.worlds.cage4.rules.scenario import (
 )
 from redline.worlds.cage4.rules.state import new_state
 from redline.worlds.cage4.truth import EnterpriseTruth, true_state
+from redline.worlds.ranges import Ranges
 from redline.worlds.results import StepResults
 from redline.worlds.team import AgentSpaces, TeamEnv, seeds_of
 
@@ -113,6 +115,14 @@ class Cage4VectorEnv(TeamEnv):
     def state_arrays(self) -> dict[str, np.ndarray]:
         """One record per env."""
         return {"records": self.state}
+
+    def ranges(self) -> dict[str, Ranges]:
+        """The range of each field of a record."""
+        return {"records": field_ranges(self.state.dtype, self._settings)}
+
+    def require_consistent(self, arrays: dict[str, np.ndarray]) -> None:
+        """Refuse records whose fields cannot stand beside each other."""
+        require_consistent(arrays["records"])
 
     @property
     def idle(self) -> np.ndarray:
