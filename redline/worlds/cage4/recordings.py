@@ -39,6 +39,13 @@ Arrays = dict[str, np.ndarray]
 _OF_EPISODES = {"length": (), "gen_before": (6,)}
 _OF_STEPS = {"actions": (NUM_BLUE,), "rewards": (), "obs": (NUM_BLUE, MOST_NUMBERS), "gen": (6,)}
 _TEXTS = ("network", "labels", "blocks")
+_COUNTS = ("length", "seed", "session_count", "steps", "room")
+_KINDS = {
+    **dict.fromkeys((*_TEXTS, "red_agent", "green_agent"), "U"),
+    **dict.fromkeys((*_COUNTS, "gen", "gen_before", "gen_start"), "iu"),
+    **dict.fromkeys(("rewards", "obs", "sessions", "messages", "actions"), "iufb"),
+}
+"""Kinds of types that arrays may be of."""
 _OPTIONS = ("red_agent", "green_agent", "steps", "room")
 _SERVICES = {WEB: "APACHE2", MYSQL: "MYSQLD", SMTP: "SMTP", OT: "OTSERVICE"}
 BATCH = 128
@@ -97,7 +104,7 @@ def _require(path: Path, arrays: Arrays) -> None:
         if name in arrays and arrays[name].shape != shape:
             raise RedlineError(f"{path}: {name} has shape {arrays[name].shape}; with these lengths it must be {shape}.")
     actions = arrays["actions"]
-    if (actions < 0).any() or (actions >= np.array(NUM_ACTIONS)).any():
+    if actions.dtype.kind not in "iu" or (actions < 0).any() or (actions >= np.array(NUM_ACTIONS)).any():
         raise RedlineError(
             f"{path}: actions must be 0 to {NUM_ACTIONS[0] - 1}, and to {NUM_ACTIONS[-1] - 1} of the last."
         )
@@ -106,16 +113,14 @@ def _require(path: Path, arrays: Arrays) -> None:
 
 def _require_kinds(path: Path, arrays: Arrays) -> None:
     """Refuse arrays of another type than they are of."""
-    words, whole = (
-        (*_TEXTS, "red_agent", "green_agent"),
-        ("length", "actions", "seed", "session_count", "steps", "room"),
-    )
-    for name, array in arrays.items():
-        kinds = "U" if name in words else "iu" if name in (*whole, "gen", "gen_before", "gen_start") else "iufb"
-        if array.dtype.kind not in kinds or (name == "events" and array.dtype != np.uint8):
-            raise RedlineError(f"{path}: {name} is of type {array.dtype}, which no recording has there.")
-        if name in whole and array.size and int(array.min()) < 0:
-            raise RedlineError(f"{path}: {name} holds {array.min()}; it can only be 0 or more.")
+    for name, kinds in _KINDS.items():
+        if name in arrays and arrays[name].dtype.kind not in kinds:
+            raise RedlineError(f"{path}: {name} is of type {arrays[name].dtype}, which no recording has there.")
+    if "events" in arrays and arrays["events"].dtype != np.uint8:
+        raise RedlineError(f"{path}: events are of type {arrays['events'].dtype}; they are bits, packed to uint8.")
+    for name in _COUNTS:
+        if name in arrays and arrays[name].size and int(arrays[name].min()) < 0:
+            raise RedlineError(f"{path}: {name} holds {arrays[name].min()}; it can only be 0 or more.")
 
 
 def _require_generators(path: Path, found: np.ndarray) -> None:

@@ -6,6 +6,7 @@ What the original refuses is refused here too, in one line. Addresses are read a
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import reprlib
 from pathlib import Path
@@ -42,6 +43,7 @@ SECTIONS: dict[str, type | tuple[type, ...]] = {
 ACCESS = {"user": USER, "root": ROOT, USER: USER, ROOT: ROOT}
 MOST_LETTERS = 200_000
 """In a scenario file: reading more would take seconds."""
+MOST_NESTED = 30
 _PAIR = re.compile(r"\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)\s*")
 
 
@@ -68,11 +70,19 @@ def _load(path: str) -> Any:
             text = file.read(MOST_LETTERS + 1)
         if len(text) > MOST_LETTERS:
             raise RedlineError(f"{path} is too long: scenarios of up to {MOST_LETTERS:,} letters are read.")
+        if _nesting(text) > MOST_NESTED:
+            raise RedlineError(f"{path} is not a scenario: its brackets are nested more than {MOST_NESTED} deep.")
         return yaml.safe_load(text)
     except FileNotFoundError:
         raise RedlineError(f"There is no scenario file {path!r}.") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise RedlineError(f"{path} cannot be read: {' '.join(str(error).split()):.300}") from error
+
+
+def _nesting(text: str) -> int:
+    """How deep brackets are nested at most. Time to read them grows with its square."""
+    deltas = [1 if letter in "[{" else -1 for letter in text if letter in "[]{}"]
+    return max(itertools.accumulate(deltas), default=0)
 
 
 def _shown(value: object) -> str:
