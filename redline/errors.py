@@ -13,9 +13,17 @@ class RedlineError(Exception):
 
     exit_code = 2
 
+    def __str__(self) -> str:
+        """One line, whatever it quotes: what would break it, or be obeyed by a terminal, is written out."""
+        return "".join(letter if letter.isprintable() else _written_out(letter) for letter in super().__str__())
+
 
 class Abandoned(BaseException):
     """Raised out of a collect that takes too long to wait for after Ctrl-C. No failure of whatever it is raised in."""
+
+
+def _written_out(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> RedlineError:

@@ -210,6 +210,26 @@ def _cannot_begin(path: Path, error: OSError) -> RedlineError:
     return RedlineError(f"Cannot begin a run in {path}: {why}. Pass a folder you can write to, such as {elsewhere}.")
 
 
+def within(folder: Path, name: object) -> Path:
+    """What is called `name` in a folder. A name from a file must not lead out of it."""
+    parts = Path(str(name)).parts
+    if not isinstance(name, str) or not parts or ".." in parts or Path(name).is_absolute() or "\0" in name:
+        raise RedlineError(
+            f"{folder} cannot hold anything called {name!r:.60}. Its files were changed: use another run."
+        )
+    return folder / name
+
+
+@contextmanager
+def as_written(path: Path) -> Iterator[None]:
+    """Whatever is wrong with what a file holds, found out while it is made use of, is told in one line about that file."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else f"{error}"
+        raise RedlineError(f"{path} does not hold what is written there: {why:.160}. Use another run.") from error
+
+
 def _read_json(path: Path) -> Any:
     if path.exists() and not path.is_file():  # a pipe would keep us waiting for ever
         raise RedlineError(f"{path} is no file. Put it right or use another run.")

@@ -18,7 +18,7 @@ from redline.errors import RedlineError
 from redline.files import make_folder
 from redline.learn.config import TrainConfig, at_least, config_from_json, config_to_json
 from redline.learn.trust import require_trusted
-from redline.runs import CONFIG, Run
+from redline.runs import CONFIG, Run, as_written, within
 from redline.search.parallel import Runner, make_runner
 from redline.signature import signed
 from redline.threads import cores
@@ -83,7 +83,7 @@ def _go_on(folder: Path, options: Sweep, output: Output) -> int:
     """Do what is left of a sweep, and compare."""
     if not (folder / SWEEP).exists():
         raise RedlineError(f"{folder} holds no sweep: it has no {SWEEP}. Pass the folder that redline sweep printed.")
-    plan = _read(folder)
+    plan = read_plan(folder)
     say = say_to(output)
     say(f"Sweep of {len(plan['points'])} choices x {len(plan['seeds'])} seeds in {folder}")
     address = None if options.ray == "local" else options.ray
@@ -103,13 +103,21 @@ def _go_on(folder: Path, options: Sweep, output: Output) -> int:
     return 0
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def read_plan(folder: Path) -> dict[str, Any]:
     """The plan of a sweep."""
     plan = Run(folder, {}).read_json(SWEEP)
     if not isinstance(plan, dict) or not {"points", "seeds", "halving", "chosen", "eval_episodes"} <= set(plan):
         raise RedlineError(f"{folder / SWEEP} is no plan of a sweep. Begin another: redline sweep ENV --seeds 3")
-    for config in plan["points"].values():
-        require_trusted(config, folder)
+    with as_written(folder / SWEEP):
+        for point, config in plan["points"].items():
+            require_trusted(config, folder)
+            config_from_json(config)
+            within(folder, point)
+            dict(plan["chosen"][point])
+        if not (plan["points"] and plan["seeds"] and all(type(seed) is int for seed in plan["seeds"])):
+            raise ValueError("a sweep has points and seeds")
+        if not (plan["eval_episodes"] is None or type(plan["eval_episodes"]) is int):
+            raise ValueError("eval_episodes is a number, or null")
     return plan
 
 

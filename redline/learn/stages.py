@@ -35,7 +35,19 @@ from redline.learn.stored import from_json
 from redline.learn.train import Trainer, make_policy, spread_seed
 from redline.learn.trust import require_trusted
 from redline.metrics import MetricsLog, load_metrics
-from redline.runs import BREAKDOWN, CHECKPOINTS, RESULT, STAGE_FOLDERS, STAGES, STEP, Run
+from redline.runs import (
+    BREAKDOWN,
+    CHECKPOINTS,
+    CONFIG,
+    RESULT,
+    STAGE_FOLDERS,
+    STAGES,
+    STEP,
+    Run,
+    as_written,
+    within,
+)
+from redline.signature import signed
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown, merge
 from redline.version import __version__
@@ -105,9 +117,14 @@ class Chain:
         """A run that this user has not made is refused if it names code, unless `trust` says that this is fine."""
         require_trusted(run.config, run.path, trust)
         self.run, self.saving, self._warn, self._say = run, saving, warn, say
-        self.preset = str(run.config["preset"])
-        self.stages = [from_json(PlanStage, each, "stage") for each in run.config["stages"]]
-        self.done: list[dict[str, Any]] = run.read_json(STAGES)["stages"] if (run.path / STAGES).exists() else []
+        with as_written(run.path / CONFIG):
+            self.preset = str(run.config["preset"])
+            self.stages = [from_json(PlanStage, each, "stage") for each in run.config["stages"]]
+            self.stages[-1]
+        self._trust = trust
+        for number in range(len(self.stages)):
+            self.folder(number)  # refuses names that lead elsewhere
+        self.done = _stages_done(run)
 
     @property
     def config(self) -> TrainConfig:
@@ -125,13 +142,13 @@ class Chain:
 
     def folder(self, number: int) -> Path:
         """The run folder of a stage."""
-        return self.run.path / STAGE_FOLDERS / f"{number + 1}-{self.stages[number].name}"
+        return within(self.run.path / STAGE_FOLDERS, f"{number + 1}-{self.stages[number].name}")
 
     def session(self, number: int) -> Session:
         """A stage of PPO, begun or gone on with."""
         folder, stage = self.folder(number), self.stages[number]
         if any((folder / CHECKPOINTS).glob(f"{STEP}*")):
-            return Session.resume(folder, self.saving, self._warn)
+            return Session.resume(folder, self.saving, self._warn, self._trust)
         shutil.rmtree(folder, ignore_errors=True)
         trainer = Trainer(stage.config)
         self._begin_with(trainer.policy)
@@ -177,7 +194,7 @@ class Chain:
 
     def result(self) -> Trained:
         """The policy after the latest stage that is over."""
-        return load_policy(self.folder(len(self.done) - 1) / RESULT, trust=True)
+        return load_policy(self.folder(len(self.done) - 1) / RESULT, self._trust)
 
     def _begin_with(self, policy: Policy) -> None:
         """Have a fresh policy begin with what was learned before."""
@@ -201,7 +218,7 @@ class Chain:
         """Write down what a stage came to, and its policy."""
         config = self.stages[number].config
         arrays = {f"policy.{name}": array for name, array in policy.arrays().items()}
-        values = {"config": config_to_json(config), "version": __version__, "preset": self.preset}
+        values = {"config": signed(config_to_json(config)), "version": __version__, "preset": self.preset}
         step = self.step + int(facts["steps"])
         # a plan that is killed between these finds the result of the stage before, and does this one's end again
         checkpoint.save(self.folder(number) / RESULT, step, arrays, values, 1)
@@ -223,6 +240,17 @@ class Chain:
                 for row in rows:
                     log.append({**row, **_added(before, row), "stage": number})
                 before = _added(before, rows[-1]) if rows else before
+
+
+def _stages_done(run: Run) -> list[dict[str, Any]]:
+    """What the stages so far came to."""
+    if not (run.path / STAGES).exists():
+        return []
+    with as_written(run.path / STAGES):
+        done: list[dict[str, Any]] = [dict(each) for each in run.read_json(STAGES)["stages"]]
+        if not all(type(each[count]) is int and each[count] >= 0 for each in done for count in ("steps", "episodes")):
+            raise ValueError("steps and episodes are counts")
+    return done
 
 
 def plan_config(preset: str, stages: list[PlanStage]) -> dict[str, Any]:

@@ -63,8 +63,19 @@ def reach_of(config: dict[str, Any]) -> list[str]:
 def _stages(config: dict[str, Any]) -> list[dict[str, Any]]:
     """The configs of the stages of a plan, where it is one."""
     stages = config.get("stages")
-    configs = [each.get("config") for each in stages if isinstance(each, dict)] if isinstance(stages, list) else []
-    return [each for each in configs if isinstance(each, dict)]
+    found = [each for each in stages if isinstance(each, dict)] if isinstance(stages, list) else []
+    return [config for each in found for config in _configs_of(each)]
+
+
+def _configs_of(stage: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a stage trains on, and what its guard judges by, where options are other ones."""
+    config, guard = stage.get("config"), stage.get("guard")
+    if not isinstance(config, dict):
+        return []
+    options, others = config.get("env_options"), guard.get("env_options") if isinstance(guard, dict) else None
+    if not isinstance(others, dict):
+        return [config]
+    return [config, {**config, "env_options": {**(options if isinstance(options, dict) else {}), **others}}]
 
 
 def _env_reach(config: dict[str, Any]) -> str | None:

@@ -20,7 +20,7 @@ from redline.errors import RedlineError
 from redline.learn.config import config_to_json, recipe
 from redline.metrics import load_metrics
 from redline.report.page import flat_settings, same_setting
-from redline.runs import BREAKDOWN, CONFIG, SCORES, SEARCH_STATE, Run
+from redline.runs import BREAKDOWN, CONFIG, SCORES, SEARCH_STATE, Run, as_written
 from redline.signature import unsigned
 from redline.timing.breakdown import Breakdown
 from redline.worlds.registry import world_of
@@ -70,6 +70,11 @@ class RunFacts:
 
 def read_run(path: Path) -> RunFacts:
     """A run folder in a few numbers."""
+    with as_written(path):
+        return _read_run(path)
+
+
+def _read_run(path: Path) -> RunFacts:
     run = Run.open(path)
     if (path / SEARCH_STATE).exists():
         raise RedlineError(f"{path} is a workflow search, not a training run. See redline report {path}.")

@@ -15,7 +15,7 @@ from redline.errors import RedlineError
 from redline.metrics import load_metrics
 from redline.report.charts.dot_chart import Kind
 from redline.report.draw import NOTHING
-from redline.runs import GP, RANKING, SEARCH_LOG, TRAINING_LOG, Run
+from redline.runs import GP, RANKING, SEARCH_LOG, TRAINING_LOG, Run, as_written
 from redline.search import workflows_of, worlds_with_workflows
 from redline.worlds.workflows import Workflows
 
@@ -94,6 +94,11 @@ class SearchResults:
 
 def read_search(run: Run) -> SearchResults:
     """The results in a folder. A file that is not there yet leaves its part empty."""
+    with as_written(run.path):
+        return _read_search(run)
+
+
+def _read_search(run: Run) -> SearchResults:
     orders = workflows_of(str(run.config.get("env") or worlds_with_workflows()[0]))
     picks, updates = _log(run.path / SEARCH_LOG, PICK_COLUMNS), _log(run.path / TRAINING_LOG, UPDATE_COLUMNS)
     gp, ranking = _object(run, GP), _object(run, RANKING)

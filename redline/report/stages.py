@@ -7,7 +7,7 @@ from typing import Any
 from redline.errors import RedlineError
 from redline.report.draw import NOTHING, fixed, short
 from redline.report.page import Section, note, table
-from redline.runs import IMPROVEMENT, STAGE_FOLDERS, STAGES, Run
+from redline.runs import IMPROVEMENT, STAGE_FOLDERS, STAGES, Run, as_written, within
 from redline.worlds.registry import make_env
 
 HEADERS = ("stage", "kind", "env steps", "seconds", "score before", "after", "gain", "± standard error", "kept")
@@ -23,7 +23,11 @@ def stage_sections(run: Run) -> list[Section]:
     """What each stage of a plan came to; nothing for a run without stages."""
     if not (run.path / STAGES).exists():
         return []
-    stages = run.read_json(STAGES)["stages"]
+    with as_written(run.path / STAGES):
+        return [Section("Stages", _body(run, run.read_json(STAGES)["stages"]))]
+
+
+def _body(run: Run, stages: list[dict[str, Any]]) -> str:
     body = table(HEADERS, [_line(each) for each in stages]) + note(ABOUT)
     rounds = [(each["name"], found) for each in stages for found in _rounds(run, each)]
     if rounds:
@@ -31,7 +35,7 @@ def stage_sections(run: Run) -> list[Section]:
         names = _action_names(run)
         switches = [_switch(name, each, names) for name, found in rounds for each in found["switches"][:5]]
         body += table(SWITCH_HEADERS, switches) + note("The switches that promised most, five of each round.")
-    return [Section("Stages", body)]
+    return body
 
 
 def _line(stage: dict[str, Any]) -> list[object]:
@@ -44,7 +48,7 @@ def _line(stage: dict[str, Any]) -> list[object]:
 
 
 def _rounds(run: Run, stage: dict[str, Any]) -> list[dict[str, Any]]:
-    path = run.path / STAGE_FOLDERS / stage["folder"]
+    path = within(run.path / STAGE_FOLDERS, stage["folder"])
     if not (path / IMPROVEMENT).exists():
         return []
     return list(Run.open(path).read_json(IMPROVEMENT)["rounds"])

@@ -16,7 +16,7 @@ import numpy as np
 from redline.errors import RedlineError
 from redline.files import warn_on_stderr
 from redline.metrics import MetricsLog
-from redline.runs import GP, SEARCH_LOG, SEARCH_STATE, TRAINING_LOG, Run
+from redline.runs import GP, SEARCH_LOG, SEARCH_STATE, TRAINING_LOG, Run, as_written, within
 from redline.search.parallel import Runner
 from redline.worlds.workflows import Workflows
 
@@ -108,6 +108,15 @@ class Known:
     env_reward: float
     compliance: float
     passed: bool
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Known:
+        """What was written down of it."""
+        found = cls(**saved)
+        numbers = (found.episodes, found.updates, found.env_reward, found.compliance)
+        if not isinstance(found.checkpoint, str) or not all(isinstance(number, int | float) for number in numbers):
+            raise ValueError("a workflow is known by a checkpoint and numbers")
+        return found
 
 
 @dataclass(frozen=True)
@@ -248,10 +257,22 @@ class Search:
                 (self.run.path / name).unlink(missing_ok=True)
             return None
         state = self.run.read_json(SEARCH_STATE)
-        self.iteration, self.used, self.seconds = state["iteration"], state["used"], state["seconds"]
-        self.known = {int(k): Known(**known) for k, known in state["known"].items()}
-        self.ucb.restore(state["ucb"])
+        with as_written(self.run.path / SEARCH_STATE):
+            self.iteration, self.used, self.seconds = (
+                int(state["iteration"]),
+                int(state["used"]),
+                float(state["seconds"]),
+            )
+            self.known = {self._id(k): Known.from_json(known) for k, known in state["known"].items()}
+            for known in self.known.values():
+                within(self.run.path, known.checkpoint)
+            self.ucb.restore(state["ucb"])
         return self.used
+
+    def _id(self, text: str) -> int:
+        if not 0 <= int(text) < len(self.workflows):
+            raise ValueError(f"there is no workflow {text}")
+        return int(text)
 
     def close(self) -> None:
         """Let go of logs and workers."""

@@ -80,7 +80,12 @@ class Trials:
     def from_json(cls, count: int, saved: Mapping[str, Any]) -> Trials:
         """The trials `to_json` wrote."""
         values = {int(id): float(value) for id, value in saved["values"]}
-        return cls(count, values, set(saved["pending"]), set(saved["infeasible"]), set(saved["retired"]))
+        found = cls(count, values, set(saved["pending"]), set(saved["infeasible"]), set(saved["retired"]))
+        if not all(type(id) is int and 0 <= id < count for id in found.touched):
+            raise ValueError(f"workflows are counted from 0 to {count - 1}")
+        if not np.isfinite(list(values.values())).all():
+            raise ValueError("a value is no number")
+        return found
 
 
 class GPUCB:

@@ -215,7 +215,7 @@ class Recording:
         text = self._arrays.get("options", np.array("{}"))
         try:
             found = json.loads(str(text)) if text.dtype.kind == "U" and text.ndim == 0 else None
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise self._refusal('its options are not written as JSON, such as {"size": 3}')

@@ -16,6 +16,7 @@ from redline.compiled.speed import at_speed
 from redline.errors import RedlineError
 from redline.worlds.cage2.rules import kernel
 from redline.worlds.cage2.rules.observe import encoding_of
+from redline.worlds.cage2.rules.ranges import field_ranges
 from redline.worlds.cage2.rules.scenario import (
     B_LINE,
     HOSTS,
@@ -65,6 +66,8 @@ class GreenColumns(NamedTuple):
 
 _RED = RedColumns(*range(len(RedColumns._fields)))
 _GREEN = GreenColumns(*range(len(GreenColumns._fields)))
+_PLAYED = ("blue_action", "red", "green", "length", "red_agent", "green_agent")
+"""What rules are fed with."""
 _RED_RESULTS = ("kind", "target", "success", "exploit", "outcome", "escalation")
 """Columns of `red` that must come out of our rules; the others are choices that we are fed."""
 
@@ -131,6 +134,7 @@ def _check(path: Path, traces: Arrays) -> None:
         raise RedlineError(
             f"{path}: Blue actions must be 0 to {NUM_ACTIONS - 1}, found {actions.min()} to {actions.max()}."
         )
+    _check_choices(path, traces["red"][valid], traces["green"][valid])
     rules = str(traces.get("rules", np.array("final")))
     if rules not in RULES:
         raise RedlineError(f"{path} was recorded under rules {rules!r}; known are {', '.join(RULES)}.")
@@ -138,6 +142,20 @@ def _check(path: Path, traces: Arrays) -> None:
         raise RedlineError(f"{path}: red_agent must be 0 (B_line), 1 (Meander) or 2 (Sleep).")
     if not np.isin(traces["green_agent"], (0, 1)).all():
         raise RedlineError(f"{path}: green_agent must be 0 (Sleep) or 1 (GreenAgent).")
+
+
+def _check_choices(path: Path, red: np.ndarray, green: np.ndarray) -> None:
+    """Refuse choices that are none: rules take them as they are."""
+    ranges = field_ranges(0)
+    columns = {
+        "script_host": red[:, _RED.target], "script_other": red[:, _RED.other], "script_top": red[:, _RED.top],
+        "script_detected": red[:, _RED.detected], "script_green_host": green[:, _GREEN.host],
+    }  # fmt: skip
+    for name, values in columns.items():
+        low, high = ranges[name]
+        if values.min() < low or values.max() > high:
+            what = name.removeprefix("script_").replace("_", " ")
+            raise RedlineError(f"{path}: a recorded {what} is {values.min()} to {values.max()}, not {low} to {high}.")
 
 
 def _shape(letters: str, num_episodes: int, num_steps: int) -> tuple[int, ...]:
@@ -150,8 +168,9 @@ def _shape(letters: str, num_episodes: int, num_steps: int) -> tuple[int, ...]:
 def _check_array(path: Path, name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
     if array.shape != shape:
         raise RedlineError(f"{path}: {name} has shape {array.shape}; it must be {shape} to go with blue_action.")
-    if array.dtype.kind not in "iufb":
-        raise RedlineError(f"{path}: {name} holds {array.dtype}; it must hold numbers.")
+    whole = name in _PLAYED
+    if array.dtype.kind not in ("iu" if whole else "iufb"):
+        raise RedlineError(f"{path}: {name} holds {array.dtype}; it must hold {'whole ' if whole else ''}numbers.")
 
 
 def replay(traces: Arrays, rules: str | None = None, turbo: bool = True) -> ReplayVerdict:

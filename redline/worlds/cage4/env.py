@@ -18,6 +18,7 @@ from redline.worlds.cage4.remembering import MEMORY_RANGES, TeamMemory
 from redline.worlds.cage4.rules import kernel
 from redline.worlds.cage4.rules.observe import OBS_WORDS
 from redline.worlds.cage4.rules.pcg import seed_generator
+from redline.worlds.cage4.rules.ranges import field_ranges, require_consistent
 from redline.worlds.cage4.rules.remembered import NUM_USEFUL, USEFUL, WAIT
 from redline.worlds.cage4.rules.scenario import (
     BLUE_AGENTS,
@@ -146,8 +147,13 @@ class Cage4VectorEnv(TeamEnv):
         return found
 
     def ranges(self) -> dict[str, Ranges]:
-        """Those of what is remembered."""
-        return {} if self.memory is None else {"memory": MEMORY_RANGES}
+        """The range of each field of a record."""
+        remembered = {} if self.memory is None else {"memory": MEMORY_RANGES}
+        return {"records": field_ranges(self.state.dtype, self._settings), **remembered}
+
+    def require_consistent(self, arrays: dict[str, np.ndarray]) -> None:
+        """Refuse records whose fields cannot stand beside each other."""
+        require_consistent(arrays["records"])
 
     @property
     def idle(self) -> np.ndarray:

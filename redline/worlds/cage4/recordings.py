@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,14 @@ from redline.worlds.recordings import BEFORE, Comparison, Difference, load_array
 Arrays = dict[str, np.ndarray]
 _OF_EPISODES = {"length": (), "gen_before": (6,)}
 _OF_STEPS = {"actions": (NUM_BLUE,), "rewards": (), "obs": (NUM_BLUE, MOST_NUMBERS), "gen": (6,)}
+_TEXTS = ("network", "labels", "blocks")
+_COUNTS = ("length", "seed", "session_count", "steps", "room")
+_KINDS = {
+    **dict.fromkeys((*_TEXTS, "red_agent", "green_agent"), "U"),
+    **dict.fromkeys((*_COUNTS, "gen", "gen_before", "gen_start"), "iu"),
+    **dict.fromkeys(("rewards", "obs", "sessions", "messages", "actions"), "iufb"),
+}
+"""Kinds of types that arrays may be of."""
 _OPTIONS = ("red_agent", "green_agent", "steps", "room")
 _SERVICES = {WEB: "APACHE2", MYSQL: "MYSQLD", SMTP: "SMTP", OT: "OTSERVICE"}
 BATCH = 128
@@ -59,7 +68,8 @@ class TeamRecording:
 
     def text(self, name: str, episode: int) -> Any:
         """JSON of an episode; None if the recording has none."""
-        return json.loads(str(self.arrays[name][episode])) if name in self.arrays else None
+        with _as_recorded(name):
+            return json.loads(str(self.arrays[name][episode])) if name in self.arrays else None
 
     @classmethod
     def load(cls, path: Path) -> TeamRecording:
@@ -78,24 +88,48 @@ def _require(path: Path, arrays: Arrays) -> None:
     missing = [name for name in (*_OF_EPISODES, *_OF_STEPS) if name not in arrays]
     if missing:
         raise RedlineError(f"{path} is not a CAGE-4 recording: it lacks {', '.join(missing)}.")
-    episodes, steps = len(arrays["length"]), int(arrays["length"].sum())
-    if steps < 1 or (arrays["length"] < 1).any():
+    _require_kinds(path, arrays)
+    episodes, steps = arrays["length"].size, sum(arrays["length"].reshape(-1).tolist())
+    if arrays["length"].ndim != 1 or steps < 1 or arrays["length"].min() < 1:
         raise RedlineError(f"{path} holds no steps to compare, or an episode without any.")
     shapes = {**{name: (episodes, *rest) for name, rest in _OF_EPISODES.items()}}
     shapes |= {name: (steps, *rest) for name, rest in _OF_STEPS.items()}
     if "sessions" in arrays:
         if "session_count" not in arrays:
             raise RedlineError(f"{path} has sessions, but lacks session_count, which tells whose they are.")
-        shapes |= {"session_count": (steps,), "sessions": (int(arrays["session_count"].sum()), 6)}
+        shapes |= {"session_count": (steps,), "sessions": (sum(arrays["session_count"].reshape(-1).tolist()), 6)}
     shapes |= {"messages": (steps, NUM_BLUE, MESSAGE_BITS), "events": (steps, 2, 18), "gen_start": (episodes, 6)}
+    shapes |= dict.fromkeys(("seed", *_TEXTS), (episodes,)) | dict.fromkeys(_OPTIONS, ())
     for name, shape in shapes.items():
         if name in arrays and arrays[name].shape != shape:
             raise RedlineError(f"{path}: {name} has shape {arrays[name].shape}; with these lengths it must be {shape}.")
     actions = arrays["actions"]
-    if (actions < 0).any() or (actions >= np.array(NUM_ACTIONS)).any():
+    if actions.dtype.kind not in "iu" or (actions < 0).any() or (actions >= np.array(NUM_ACTIONS)).any():
         raise RedlineError(
             f"{path}: actions must be 0 to {NUM_ACTIONS[0] - 1}, and to {NUM_ACTIONS[-1] - 1} of the last."
         )
+    _require_generators(path, arrays["gen_before"])
+
+
+def _require_kinds(path: Path, arrays: Arrays) -> None:
+    """Refuse arrays of another type than they are of."""
+    for name, kinds in _KINDS.items():
+        if name in arrays and arrays[name].dtype.kind not in kinds:
+            raise RedlineError(f"{path}: {name} is of type {arrays[name].dtype}, which no recording has there.")
+    if "events" in arrays and arrays["events"].dtype != np.uint8:
+        raise RedlineError(f"{path}: events are of type {arrays['events'].dtype}; they are bits, packed to uint8.")
+    for name in _COUNTS:
+        if name in arrays and arrays[name].size and int(arrays[name].min()) < 0:
+            raise RedlineError(f"{path}: {name} holds {arrays[name].min()}; it can only be 0 or more.")
+
+
+def _require_generators(path: Path, found: np.ndarray) -> None:
+    """Refuse where no generator can stand: rules would draw for ever, or beyond what there is."""
+    columns = dict(zip(GENERATOR, found.astype(np.uint64).T, strict=True))
+    if (columns["increment_low"] & np.uint64(1) == 0).any() or (columns["half"] >> np.uint64(32)).any():
+        raise RedlineError(f"{path}: gen_before is no state of a generator.")
+    if (columns["has_half"] > 1).any():
+        raise RedlineError(f"{path}: gen_before is no state of a generator.")
 
 
 def replay(
@@ -155,12 +189,14 @@ class _Replay:
 
     def _network_differs(self, j: int, episode: int) -> bool:
         network, labels = self.recording.text("network", episode), self.recording.text("labels", episode)
-        record = self.env.state[j]
+        with _as_recorded("network"):
+            return self._differs(self.env.state[j], self.env.mask[j], network, labels)
+
+    def _differs(self, record: np.record, mask: np.ndarray, network: Any, labels: Any) -> bool:
         if network is not None and [described(each) for each in network["hosts"]] != list(our_hosts(record)):
             return True
         return labels is not None and any(
-            full_labels(record, self.env.mask[j], b) != labels[agent][: NUM_ACTIONS[b]]
-            for b, agent in enumerate(BLUE_AGENTS)
+            full_labels(record, mask, b) != labels[agent][: NUM_ACTIONS[b]] for b, agent in enumerate(BLUE_AGENTS)
         )
 
     def _compared(self, at: np.ndarray, obs: np.ndarray, rewards: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -185,7 +221,8 @@ class _Replay:
 
     def _their_blocks(self, at: np.ndarray) -> np.ndarray:
         steps = at - self.recording.first[self.episodes]
-        return np.stack([parsed_blocks(lines[t]) for lines, t in zip(self._block_lines, steps, strict=True)])
+        with _as_recorded("blocks"):
+            return np.stack([parsed_blocks(lines[t]) for lines, t in zip(self._block_lines, steps, strict=True)])
 
     def _count(self, t: int, differing: dict[str, np.ndarray], running: np.ndarray) -> None:
         """Count the envs that differ after step `t`, and remember the first of them."""
@@ -212,6 +249,15 @@ class _Replay:
             )
         action = "; ".join(action_label(b, int(each)) for b, each in enumerate(actions))
         return Difference(episode, t, name, place, expected, got, action)
+
+
+@contextmanager
+def _as_recorded(name: str) -> Iterator[None]:
+    """Whatever is wrong with a text of a recording is told in one line."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise RedlineError(f"The {name} of a recording cannot be read: {error!s:.100}.") from error
 
 
 @functools.lru_cache(maxsize=4096)

@@ -6,7 +6,9 @@ What the original refuses is refused here too, in one line. Addresses are read a
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,9 @@ SECTIONS: dict[str, type | tuple[type, ...]] = {
     "firewall": dict,
 }
 ACCESS = {"user": USER, "root": ROOT, USER: USER, ROOT: ROOT}
+MOST_LETTERS = 200_000
+"""In a scenario file: reading more would take seconds."""
+MOST_NESTED = 30
 _PAIR = re.compile(r"\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)\s*")
 
 
@@ -62,11 +67,27 @@ def _load(path: str) -> Any:
         raise RedlineError(f"Scenario files need PyYAML: {install('nasim')}.") from error
     try:
         with open(path, encoding="utf-8") as file:
-            return yaml.safe_load(file)
+            text = file.read(MOST_LETTERS + 1)
+        if len(text) > MOST_LETTERS:
+            raise RedlineError(f"{path} is too long: scenarios of up to {MOST_LETTERS:,} letters are read.")
+        if _nesting(text) > MOST_NESTED:
+            raise RedlineError(f"{path} is not a scenario: its brackets are nested more than {MOST_NESTED} deep.")
+        return yaml.safe_load(text)
     except FileNotFoundError:
         raise RedlineError(f"There is no scenario file {path!r}.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise RedlineError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise RedlineError(f"{path} cannot be read: {' '.join(str(error).split()):.300}") from error
+
+
+def _nesting(text: str) -> int:
+    """How deep brackets are nested at most. Time to read them grows with its square."""
+    deltas = [1 if letter in "[{" else -1 for letter in text if letter in "[]{}"]
+    return max(itertools.accumulate(deltas), default=0)
+
+
+def _shown(value: object) -> str:
+    """The beginning of a value: one of few letters in YAML may be immense."""
+    return reprlib.repr(value)
 
 
 def _require(holds: bool, why: str) -> None:
@@ -112,21 +133,23 @@ def _check_sections(data: Any) -> None:
     _require(not unknown, f"there is no section {', '.join(unknown)}. Known: {', '.join(SECTIONS)}, step_limit.")
     for name, kind in SECTIONS.items():
         wanted = {list: "a list", dict: "a mapping"}.get(kind, "a number")  # type: ignore[call-overload]
-        _require(isinstance(data[name], kind), f"{name} must be {wanted}, not {data[name]!r}.")
+        _require(isinstance(data[name], kind), f"{name} must be {wanted}, not {_shown(data[name])}.")
 
 
 def _subnets(sizes: list[Any]) -> tuple[int, ...]:
     _require(bool(sizes), "there are no subnets. Write for example subnets: [1, 1, 5].")
     for size in sizes:
-        _require(type(size) is int and size > 0, f"{size!r} hosts cannot be in a subnet. Write a whole number above 0.")
+        _require(
+            type(size) is int and size > 0, f"{_shown(size)} hosts cannot be in a subnet. Write a whole number above 0."
+        )
     return (1, *sizes)
 
 
 def _names(given: Any, what: str) -> tuple[str, ...]:
     """Names in a list, each once."""
-    _require(isinstance(given, list), f"{what} must be a list, not {given!r}.")
+    _require(isinstance(given, list), f"{what} must be a list, not {_shown(given)}.")
     for name in given:
-        _require(isinstance(name, str), f"{name!r} in {what} is not a name. Write it in quotes.")
+        _require(isinstance(name, str), f"{_shown(name)} in {what} is not a name. Write it in quotes.")
     _require(len(set(given)) == len(given), f"{what} has a name twice: {', '.join(given)}.")
     return tuple(given)
 
@@ -135,7 +158,7 @@ def _known(given: Any, known: tuple[str, ...], what: str) -> frozenset[str]:
     """Names in a list, each once and all of them declared."""
     names = _names(given, what)
     for name in names:
-        _require(name in known, f"{what} has {name!r}, which is not one of {', '.join(known)}.")
+        _require(name in known, f"{what} has {_shown(name)}, which is not one of {', '.join(known)}.")
     return frozenset(names)
 
 
@@ -144,14 +167,14 @@ def _links(rows: list[Any], count: int) -> frozenset[tuple[int, int]]:
     _require(fits, f"topology must have {count} rows of {count} numbers, the internet's first.")
     for row in rows:
         for link in row:
-            _require(isinstance(link, int) and link in (0, 1), f"topology has {link!r}. Write 1 (linked) or 0.")
+            _require(isinstance(link, int) and link in (0, 1), f"topology has {_shown(link)}. Write 1 (linked) or 0.")
     return frozenset((a, b) for a, row in enumerate(rows) for b, link in enumerate(row) if link)
 
 
 def _pair(given: Any, what: str) -> tuple[int, int]:
     match = _PAIR.fullmatch(given) if isinstance(given, str) else None
     if match is None:
-        raise _Wrong(f"{given!r} in {what} is not a pair. Write for example (1, 0).")
+        raise _Wrong(f"{_shown(given)} in {what} is not a pair. Write for example (1, 0).")
     return int(match[1]), int(match[2])
 
 
@@ -167,7 +190,7 @@ def _sensitive(given: dict[Any, Any], subnets: tuple[int, ...]) -> dict[Address,
     found = {_address(key, subnets, "sensitive_hosts"): value for key, value in given.items()}
     _require(len(found) == len(given), "sensitive_hosts has an address twice.")
     for address, value in found.items():
-        _require(_is_number(value) and value > 0, f"the value {value!r} of {address} is not a number above 0.")
+        _require(_is_number(value) and value > 0, f"the value {_shown(value)} of {address} is not a number above 0.")
     return {address: float(value) for address, value in found.items()}
 
 
@@ -179,22 +202,24 @@ def _attack(
     what: str, given: Any, by: str, known: tuple[str, ...], systems: tuple[str, ...]
 ) -> tuple[str, str | None, float, float, int, int]:
     """The service or process that an attack uses, its system, chance, cost, and the access it gives and needs."""
-    _require(isinstance(given, dict), f"{what} must be a mapping, not {given!r}.")
+    _require(isinstance(given, dict), f"{what} must be a mapping, not {_shown(given)}.")
     for key in (by, "os", "prob", "cost", "access"):
         _require(key in given, f"{what} has no {key}.")
     used, system, prob, cost, access = (given[key] for key in (by, "os", "prob", "cost", "access"))
-    _require(used in known, f"{what} uses the {by} {used!r}, which is not one of {', '.join(known)}.")
+    _require(used in known, f"{what} uses the {by} {_shown(used)}, which is not one of {', '.join(known)}.")
     everywhere = isinstance(system, str) and system.lower() == "none"
     _require(
-        everywhere or system in systems, f"{what} has the os {system!r}. Write None or one of {', '.join(systems)}."
+        everywhere or system in systems,
+        f"{what} has the os {_shown(system)}. Write None or one of {', '.join(systems)}.",
     )
-    _require(_is_number(prob) and 0 <= prob <= 1, f"{what} has the prob {prob!r}. Write a number from 0 to 1.")
-    _require(_is_number(cost) and cost > 0, f"{what} has the cost {cost!r}. Write a number above 0.")
+    _require(_is_number(prob) and 0 <= prob <= 1, f"{what} has the prob {_shown(prob)}. Write a number from 0 to 1.")
+    _require(_is_number(cost) and cost > 0, f"{what} has the cost {_shown(cost)}. Write a number above 0.")
     _require(
-        isinstance(access, str | int) and access in ACCESS, f"{what} has the access {access!r}. Write user or root."
+        isinstance(access, str | int) and access in ACCESS,
+        f"{what} has the access {_shown(access)}. Write user or root.",
     )
     needs = given.get("req_access", USER)  # the original hands it on, though it does not mention it
-    _require(type(needs) is int and 0 <= needs <= ROOT, f"{what} has the req_access {needs!r}. Write 1 or 2.")
+    _require(type(needs) is int and 0 <= needs <= ROOT, f"{what} has the req_access {_shown(needs)}. Write 1 or 2.")
     return used, None if everywhere else system, prob, cost, ACCESS[access], needs
 
 
@@ -228,12 +253,12 @@ def _host(
     processes: tuple[str, ...],
 ) -> Host:
     what = f"host {address}"
-    _require(isinstance(config, dict), f"{what} must be a mapping, not {config!r}.")
+    _require(isinstance(config, dict), f"{what} must be a mapping, not {_shown(config)}.")
     for part in ("os", "services", "processes"):
         _require(part in config, f"{what} has no {part}.")
     system, value = config["os"], config.get("value", 0)
-    _require(system in os, f"{what} has the os {system!r}, which is not one of {', '.join(os)}.")
-    _require(_is_number(value), f"{what} has the value {value!r}, which is not a number.")
+    _require(system in os, f"{what} has the os {_shown(system)}, which is not one of {', '.join(os)}.")
+    _require(_is_number(value), f"{what} has the value {_shown(value)}, which is not a number.")
     _check_host_firewall(config.get("firewall", {}), subnets, services, what)
     runs = _known(config["services"], services, f"{what}: services")
     also = _known(config["processes"], processes, f"{what}: processes")
@@ -242,7 +267,7 @@ def _host(
 
 def _check_host_firewall(given: Any, subnets: tuple[int, ...], services: tuple[str, ...], what: str) -> None:
     """A host's own firewall must be right, and does nothing: the original looks it up by a name that no host has."""
-    _require(isinstance(given, dict), f"{what}: firewall must be a mapping, not {given!r}.")
+    _require(isinstance(given, dict), f"{what}: firewall must be a mapping, not {_shown(given)}.")
     for key, shut in given.items():
         _address(key, subnets, f"{what}: firewall")
         _known(shut, services, f"{what}: firewall")
@@ -268,5 +293,5 @@ def _scan_costs(data: dict[str, Any]) -> ScanCosts:
 def _step_limit(given: Any) -> int | None:
     if given is None:
         return None
-    _require(isinstance(given, int) and given > 0, f"step_limit is {given!r}. Write a whole number above 0.")
+    _require(isinstance(given, int) and given > 0, f"step_limit is {_shown(given)}. Write a whole number above 0.")
     return int(given)

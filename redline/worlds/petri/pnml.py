@@ -76,7 +76,7 @@ def _timing(path: Path, given: str) -> dict[str, int]:
         return {}
     try:
         data = json.loads(side.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RedlineError(f"The timing file {side} cannot be read: {error}") from error
     if not isinstance(data, dict) or any(type(value) is not int or value < 0 for value in data.values()):
         raise RedlineError(f"The timing file {side} must map transition ids to whole durations of 0 or more.")

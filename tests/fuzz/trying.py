@@ -1,0 +1,143 @@
+"""Tries inputs in forks of this process, which may crash, hang or run out of memory without harm to anybody."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import resource
+import select
+import signal
+import struct
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+MOST_SECONDS, MOST_BYTES, MOST_FINDINGS = 2.0, 2**30, 10
+PATIENCE = 60.0
+"""Seconds after which an input has hung, however busy the machine is."""
+Try = Callable[[int], bool]
+"""Tries the input of a seed. Returns whether it was taken."""
+
+
+@dataclass
+class Findings:
+    """What came of many inputs."""
+
+    taken: int = 0
+    slowest: float = 0.0
+    memory_mb: float = 0.0
+    wrong: dict[str, int] = field(default_factory=dict)
+    """What went wrong, with the seed of the first input that did so."""
+
+    def note(self, what: str, seed: int) -> None:
+        """Remember what went wrong, unless it is known, or there is enough already."""
+        if len(self.wrong) < MOST_FINDINGS:
+            self.wrong.setdefault(what, seed)
+
+
+def try_all(try_one: Try, seeds: range) -> Findings:
+    """Try all seeds. Where one ends the process that tries them, another goes on behind it."""
+    found, at = Findings(), mmap.mmap(-1, 16)  # the seed that is tried, and since when
+    with contextlib.suppress(BaseException):
+        try_one(seeds.start)  # so that what is compiled is compiled once
+    first = seeds.start
+    while first < seeds.stop:
+        ended = _in_fork(try_one, range(first, seeds.stop), found, at)
+        if not ended:
+            break
+        reached = struct.unpack_from("q", at)[0]
+        found.note(ended, reached)
+        first = reached + 1
+    return found
+
+
+def _in_fork(try_one: Try, seeds: range, found: Findings, at: mmap.mmap) -> str:
+    """Try seeds in a fork. Returns how it was ended before it was done, if it was."""
+    receiver, sender = os.pipe()
+    _put(at, seeds.start)
+    child = os.fork()
+    if not child:
+        os.close(receiver)
+        _try_here(try_one, seeds, sender, at)
+    os.close(sender)
+    told, hung = _listen(receiver, child, at)
+    status = os.waitpid(child, 0)[1]
+    for line in told.decode().splitlines():
+        _take(found, *json.loads(line))
+    if os.waitstatus_to_exitcode(status) == 0:
+        return ""
+    return "hung" if hung else f"ended by {_signal_name(status)}"
+
+
+def _put(at: mmap.mmap, seed: int) -> None:
+    struct.pack_into("qd", at, 0, seed, time.monotonic())
+
+
+def _try_here(try_one: Try, seeds: range, sender: int, at: mmap.mmap) -> None:
+    """Try seeds, tell what came of them, and end this process."""
+    limit = _address_space() + MOST_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    told = os.fdopen(sender, "w", encoding="utf-8")
+    slowest, taken, kinds = 0.0, 0, set[str]()
+    for seed in seeds:
+        _put(at, seed)
+        started = time.process_time()  # whoever else is at work on this machine is no fault of ours
+        what = ""
+        try:
+            taken += try_one(seed)
+        except BaseException as error:
+            what = _described(error)
+        seconds = time.process_time() - started
+        slowest = max(slowest, seconds)
+        what = what or ("over two seconds" if seconds > MOST_SECONDS else "")
+        if what and what not in kinds and len(kinds) < MOST_FINDINGS:
+            kinds.add(what)
+            print(json.dumps(["wrong", [what, seed]]), file=told, flush=True)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(["sums", [taken, slowest, memory]]), file=told, flush=True)
+    os._exit(0)
+
+
+def _described(error: BaseException) -> str:
+    place = "".join(traceback.format_tb(error.__traceback__)[-1:]).strip().replace("\n", " ")
+    said = str(error)[:160].encode(errors="backslashreplace").decode()
+    return f"{type(error).__name__}: {said} {place}"[:400]
+
+
+def _listen(receiver: int, child: int, at: mmap.mmap) -> tuple[bytes, bool]:
+    """What a fork tells until it ends, and whether it hung and was ended."""
+    data, hung = b"", False
+    while True:
+        ready = select.select([receiver], [], [], 1.0)[0]
+        if ready:
+            more = os.read(receiver, 1 << 16)
+            if not more:
+                break
+            data += more
+        elif not hung and time.monotonic() - struct.unpack_from("qd", at)[1] > PATIENCE:
+            hung = True
+            os.kill(child, signal.SIGKILL)
+    os.close(receiver)
+    return data, hung
+
+
+def _take(found: Findings, kind: str, value: list) -> None:
+    if kind == "wrong":
+        found.note(*value)
+    else:
+        found.taken += value[0]
+        found.slowest, found.memory_mb = max(found.slowest, value[1]), max(found.memory_mb, value[2])
+
+
+def _signal_name(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _address_space() -> int:
+    with open(f"/proc/{os.getpid()}/statm") as file:
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
