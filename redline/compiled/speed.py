@@ -35,7 +35,22 @@ def kernel(function: Callable[..., Any]) -> Any:
     compiled = jit(function)
     if isinstance(compiled, Dispatcher):  # not under NUMBA_DISABLE_JIT
         keep_on_disk(compiled)
+        lend(compiled)
     return compiled
+
+
+def lend(compiled: Any) -> None:
+    """Have other kernels take in a kernel's code as they do that of a rule: they need no machine code of it."""
+    if not QUICK:
+        return
+    from redline.compiled.unfinished import InnerKernelCompiler
+
+    options = {**compiled.targetoptions, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options.pop("nopython", None)
+    inner: Any = numba.njit(pipeline_class=InnerKernelCompiler, **options)(compiled.py_func)
+    inner._compiling_counter = compiled._compiling_counter  # by which one that calls itself is found out
+    _take_integers_as_one(inner)
+    compiled.get_call_template, compiled.get_overload = inner.get_call_template, inner.get_overload
 
 
 def rule(function: Callable[..., Any]) -> Any:

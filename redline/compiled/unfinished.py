@@ -2,7 +2,8 @@
 
 A rule is only ever called by kernels, so it needs no machine code of its own. Numba would optimise each one together
 with everything it calls and turn it into machine code, only for each of its callers to do the same all over again;
-deep down that is most of the time it takes to compile. Here the kernel does it, once, for everything in it.
+deep down that is most of the time it takes to compile. Here the kernel does it, once, for everything in it. A kernel
+that another one calls is taken in likewise.
 """
 
 from __future__ import annotations
@@ -26,15 +27,28 @@ class Unfinished(JITCodeLibrary):
         self._finalized = True
 
 
+class Simplified(Unfinished):
+    """The same after one quick round of optimising, by which LLVM sees better what is worth copying into callers."""
+
+    def finalize(self) -> None:
+        """Put together what callers will need, and make it smaller."""
+        super().finalize()
+        passes, builder = self._codegen._module_pass_manager(
+            loop_vectorize=False, slp_vectorize=False, opt=self._codegen._opt_level, cost="cheap"
+        )
+        passes.run(self._final_module, builder)
+
+
 @register_pass(mutates_CFG=True, analysis_only=False)
 class LowerRule(NativeLowering):
     """Makes the code of a rule, and leaves the rest to the kernel it ends up in."""
 
     _name = "lower_rule"
+    library = Unfinished
 
     def run_pass(self, state: Any) -> bool:
         """Numba's own lowering, without its last step."""
-        state.library = Unfinished(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
         entry_point: Any = [].append  # what callers look a rule up by: any builtin that is nobody else's
@@ -43,15 +57,31 @@ class LowerRule(NativeLowering):
         return True
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)
+class LowerInnerKernel(LowerRule):
+    """Makes the code of a kernel that other kernels call."""
+
+    _name = "lower_inner_kernel"
+    library = Simplified
+
+
 class RuleCompiler(CompilerBase):
     """Numba's compiler with `LowerRule` at its end."""
+
+    lowering: type[LowerRule] = LowerRule
 
     def define_pipelines(self) -> list[Any]:
         """The passes a rule goes through."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.passes = [(LowerRule if step is NativeLowering else step, why) for step, why in passes.passes]
+        passes.passes = [(self.lowering if step is NativeLowering else step, why) for step, why in passes.passes]
         passes.finalize()
         return [passes]
+
+
+class InnerKernelCompiler(RuleCompiler):
+    """The same for a kernel that other kernels call."""
+
+    lowering = LowerInnerKernel
 
 
 def widened(kind: Any) -> Any:

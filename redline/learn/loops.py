@@ -10,6 +10,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from redline.compiled.disk import keep_on_disk
+from redline.compiled.speed import lend
 
 # not a set, which would be spelled differently in every process, and the stamp on machine code with it
 _REORDERED = dict.fromkeys(("reassoc", "contract", "nsz", "arcp", "nnan", "ninf"), True)
@@ -34,6 +35,7 @@ def _compiled(function: Callable[..., Any], fastmath: dict[str, bool]) -> Any:
     compiled = jit(function)
     if isinstance(compiled, Dispatcher):  # not under NUMBA_DISABLE_JIT
         keep_on_disk(compiled)
+        lend(compiled)
     return compiled
 
 
