@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +15,14 @@ from redline.cli.console import out, print_json
 from redline.cli.options import Output, combine, parse
 from redline.cli.worlds import say_to
 from redline.errors import RedlineError
+from redline.files import warn_on_stderr
 from redline.learn.config import at_least
-from redline.runs import BREAKDOWN, IMPROVEMENT, Run
+from redline.runs import CHECKPOINTS, PROGRESS, Run
 from redline.worlds.registry import shipped_policies
 
 if TYPE_CHECKING:
     from redline.learn.evaluate import Trained
-    from redline.learn.improvement import Gains
+    from redline.learn.improvement import Gains, Improvement
 
 ABOUT = """Improve a trained policy by rollouts (rollout policy iteration).
 
@@ -41,7 +44,7 @@ class Improve:
     runs: Path = Path("runs")
     """Folder that gets a new folder for the result."""
     run_dir: Path | None = None
-    """Use exactly this folder instead."""
+    """Use exactly this folder instead; if the same was broken off in it, go on with that."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -56,8 +59,9 @@ def run(arguments: list[str]) -> int:
     command: Any = parse("improve", kind, arguments)
     what, output = command.what, command.output
     trained = _trained(what.policy)
-    gains, breakdown = _improve(trained, command.how, what, output)
-    found = _save(trained, gains, breakdown, what)
+    found = _begun(trained, command.how, what)
+    gains = _improve(found, trained, command.how, what, output)
+    _save(found, trained)
     after = gains[0].before + total_gain(gains)
     if output.json:
         data = {"run": str(found.path), "before": gains[0].before, "after": after}
@@ -80,31 +84,49 @@ def _trained(name: str) -> Trained:
     return load_policy(path)
 
 
-def _improve(trained: Trained, how: Any, what: Improve, output: Output) -> tuple[list[Gains], dict[str, Any]]:
-    from redline.learn.improve import improve
-    from redline.learn.judge import Arena
-    from redline.threads import use_threads
-    from redline.timing.stopwatch import Stopwatch
-
-    arena = Arena(trained.config.env, trained.config.env_options, use_threads(what.threads)[0])
-    watch = Stopwatch()
-    with watch.span("improve"):
-        gains = improve(trained.policy, arena, how, what.seed, watch, say_to(output))
-    return gains, watch.lap().to_json()
-
-
-def _save(trained: Trained, gains: list[Gains], breakdown: dict[str, Any], what: Improve) -> Run:
-    """A run folder with the better policy and how it came about."""
-    from redline.learn import checkpoint
+def _begun(trained: Trained, how: Improvement, what: Improve) -> Run:
+    """A run folder for the result: a new one, or the one that is named, if the same was broken off there."""
     from redline.learn.config import config_to_json
-    from redline.version import __version__
 
     config = config_to_json(dataclasses.replace(trained.config, seed=what.seed))
-    name = f"{trained.config.env.replace('/', '-')}-improved"
-    found = Run.at(what.run_dir, config) if what.run_dir else Run.create(what.runs, name, config)
-    arrays = {f"policy.{key}": array for key, array in trained.policy.arrays().items()}
-    values = {"config": config, "version": __version__, "preset": "improve"}
-    checkpoint.save(found.checkpoints, trained.step, arrays, values)
-    found.write_json(IMPROVEMENT, {"rounds": [each.to_json() for each in gains]})
-    found.write_json(BREAKDOWN, breakdown)
+    config |= {"improves": str(trained.path), "improvement": dataclasses.asdict(how)}
+    if what.run_dir is None:
+        return Run.create(what.runs, f"{trained.config.env.replace('/', '-')}-improved", config)
+    if not (what.run_dir / PROGRESS).exists() or (what.run_dir / CHECKPOINTS).exists():
+        return Run.at(what.run_dir, config)
+    found = Run.open(what.run_dir)
+    if any(found.config.get(name) != _plain(config[name]) for name in ("seed", "improves", "improvement")):
+        raise RedlineError(
+            f"{what.run_dir} holds another improvement. Go on with the same options, or pass another folder."
+        )
     return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON gives it back."""
+    return json.loads(json.dumps(value))
+
+
+def _improve(run: Run, trained: Trained, how: Improvement, what: Improve, output: Output) -> list[Gains]:
+    from redline.learn.improving import improve_in
+    from redline.learn.judge import Arena
+    from redline.threads import use_threads
+
+    arena = Arena(trained.config.env, trained.config.env_options, use_threads(what.threads)[0])
+    try:
+        return improve_in(run, trained.policy, arena, how, what.seed, say_to(output))
+    except KeyboardInterrupt:
+        warn_on_stderr(
+            f"redline: interrupted. To go on, give the same command with --run-dir {shlex.quote(str(run.path))}"
+        )
+        raise
+
+
+def _save(run: Run, trained: Trained) -> None:
+    """Leave the better policy in the run folder."""
+    from redline.learn import checkpoint
+    from redline.version import __version__
+
+    arrays = {f"policy.{key}": array for key, array in trained.policy.arrays().items()}
+    values = {"config": run.config, "version": __version__, "preset": "improve"}
+    checkpoint.save(run.checkpoints, trained.step, arrays, values)

@@ -42,6 +42,8 @@ def improve_in(
         values = {"progress": asdict(progress), "times": merge([before, _so_far(watch)]).to_json()}
         checkpoint.save(run.path / PROGRESS, progress.parts, arrays, values, 1)
 
+    if progress == START:
+        keep(progress)
     gains = improve(policy, arena, how, seed, watch, say, progress, keep)
     run.write_json(IMPROVEMENT, {"rounds": [each.to_json() for each in gains]})
     run.write_json(BREAKDOWN, merge([before, _so_far(watch)]).to_json())

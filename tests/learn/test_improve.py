@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from redline.cli import main
 from redline.errors import RedlineError
+from redline.learn.evaluate import load_policy
 from redline.learn.heads.categorical import Categorical
 from redline.learn.improve import distil, improve, visit
 from redline.learn.improvement import Improvement
@@ -77,7 +80,7 @@ def test_from_every_part_that_is_over_it_goes_on_to_the_same_end():
         policy, ARENA, TWICE, 1, Stopwatch(), keep=lambda progress: kept.append((progress, policy.arrays()))
     )
     assert [progress.parts for progress, _ in kept] == [1, 2, 3, 4]
-    for progress, arrays in kept[:3]:
+    for progress, arrays in kept[:3:2]:
         other = worst()
         other.load(arrays)
         assert improve(other, ARENA, TWICE, 1, Stopwatch(), progress=progress) == gains
@@ -96,6 +99,28 @@ def test_in_a_run_folder_it_goes_on_where_it_was_broken_off(tmp_path):
     assert same(whole, resumed)
     calls = Breakdown.from_json(run.read_json("breakdown.json")).calls
     assert calls["improve", "rollouts"] == 2
+
+
+def test_the_command_goes_on_with_the_same_improvement_and_no_other(tmp_path, monkeypatch, capsys):
+    sizes = {"episodes": 32, "states": 2, "least-visits": 4, "horizon": 4, "tries": 2, "deciding": 4, "judging": 8}
+    options = [f"--{name}={value}" for name, value in {**sizes, "lessons": 5, "threads": 1}.items()]
+
+    def improve_champion(folder: Path, *more: str) -> int:
+        return main(["improve", "champion", *options, "--quiet", "--run-dir", str(folder), *more])
+
+    def stopped(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("redline.learn.improve._take", stopped)
+        assert improve_champion(tmp_path / "run") == 130
+    assert f"--run-dir {tmp_path / 'run'}" in capsys.readouterr().err
+    assert improve_champion(tmp_path / "run", "--seed", "3") == 2
+    assert "another improvement" in capsys.readouterr().err
+    assert improve_champion(tmp_path / "run") == 0
+    assert improve_champion(tmp_path / "whole") == 0
+    assert same(load_policy(tmp_path / "run").policy, load_policy(tmp_path / "whole").policy)
+    assert improve_champion(tmp_path / "run") == 2  # it is finished
 
 
 def test_time_is_accounted_for(improved):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from redline.learn.judge import Arena, Judge, Likeliest
 from redline.worlds.cage2.memory import INPUTS, Memory
 from redline.worlds.registry import shipped_policies
 
+ROOT = Path(__file__).parents[3]
 CHAMPIONS = {"champion": "leaderboard", "champion-final": "final"}
 every_champion = pytest.mark.parametrize("name", CHAMPIONS)
 
@@ -65,6 +68,26 @@ def test_numpy_and_the_tracker_choose_what_the_policy_chooses(name):
         shown, *_ = tables.step(full)
         for tracker, table, action in zip(trackers, shown, full, strict=True):
             tracker.see(table, action)
+
+
+def columns(card: dict[str, Any], agent: str) -> str:
+    """The means of an agent's columns, as the docs write them."""
+    means = [each["mean"] for each in card["scores"] if each["red_agent"] == agent]
+    return " / ".join(f"{mean:.2f}".replace("-", "−") for mean in means)
+
+
+@every_champion
+def test_the_docs_say_what_the_card_says(name):
+    card = json.loads((shipped_policies()[name] / "card.json").read_text())
+    total = f"{card['sum']:.1f}".replace("-", "−")
+    cells = (f"**{name}**, rules `{CHAMPIONS[name]}`", columns(card, "B_lineAgent"), columns(card, "RedMeanderAgent"))
+    page = (ROOT / "docs" / "champion.md").read_text()
+    assert f"| {' | '.join(cells)} | **{total}** |" in page
+    assert card["command"] in page
+    assert all(each["episodes"] == 4000 for each in card["scores"])
+    assert round(sum(each["mean"] for each in card["scores"]), 1) == pytest.approx(card["sum"], abs=0.06)
+    if name == "champion":
+        assert f"| {total} (best published entry −54.6) |" in (ROOT / "README.md").read_text()
 
 
 def test_eval_knows_the_champions_by_name(capsys):
