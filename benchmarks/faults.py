@@ -150,7 +150,7 @@ def _sb3(fault: str, folder: str) -> int:
 def _ray(fault: str, folder: str) -> int:
     import ray
 
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="error")
+    ray.init("local", num_cpus=2, include_dashboard=False, logging_level="error")
     actor = ray.remote(num_cpus=0.5)(Odd)
     envs = [actor.remote(fault, folder) for _ in range(NUM_ENVS)]
     ray.get([env.reset.remote(seed=i) for i, env in enumerate(envs)])
