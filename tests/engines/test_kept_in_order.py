@@ -123,7 +123,9 @@ def test_children_of_an_env_end_with_its_worker(how: str, folder: Path) -> None:
     assert not left
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")  # the env's own
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)  # the env's own
 @pytest.mark.parametrize("name", ["serial", "vector"])
 def test_children_of_an_env_in_this_process_end_with_it(name: str, folder: Path) -> None:
     bystander = subprocess.Popen(["sleep", "1000"])
