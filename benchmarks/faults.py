@@ -268,6 +268,7 @@ def main() -> int:
     if options.case:
         peer, fault, folder = options.case
         return PEERS[peer](fault, folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs would be deaf to it
     chosen = options.faults or list(FAULTS)
     found: dict[str, dict[str, str]] = {}
     for fault in chosen:
