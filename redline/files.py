@@ -105,9 +105,16 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
+def plain_file(path: Path) -> Path:
+    """The path, unless a pipe or a device is there, which could keep whoever reads it waiting for ever."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return path
+
+
 def read_if_there(path: Path) -> bytes:
     """The content of a file, nothing where there is none."""
     try:
-        return path.read_bytes()
+        return plain_file(path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return b""

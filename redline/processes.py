@@ -153,6 +153,23 @@ def _end_group_with(leader: int, main: int, folder: str | None) -> None:
         os._exit(0)
 
 
+def own_children() -> set[int]:
+    """The processes that this one has started and that are still there."""
+    found = set[int]()
+    with contextlib.suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/children") as file:
+                found.update(map(int, file.read().split()))
+    return found
+
+
+def end_children(pids: set[int]) -> None:
+    """Kill those of these processes that are still children of ours."""
+    for pid in pids & own_children():
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def _is_alive(pid: int) -> bool:
     """Whether a process is there, and not merely unburied."""
     try:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from rich import box
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, parse
@@ -91,7 +91,7 @@ def _print(found: RunComparison) -> None:
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for k, header in enumerate(headers):
-        table.add_column(escape(header), justify="right" if k else "left", overflow="fold")
+        table.add_column(Text(header), justify="right" if k else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*map(Text, row))
     out.print(table)

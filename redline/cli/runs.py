@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich import box
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from redline.cli.console import out, print_json, short
 from redline.cli.options import Output, parse
@@ -53,7 +53,7 @@ def run(arguments: list[str]) -> int:
     for column in ("run", "env", "differs", "seed", "steps", "score", "state"):
         table.add_column(column, justify="right" if column in ("seed", "steps", "score") else "left", overflow="fold")
     for each in found:
-        table.add_row(*map(escape, _cells(each, command.folder)))
+        table.add_row(*map(Text, _cells(each, command.folder)))
     out.print(table)
     return 0
 

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 from rich.markup import escape
 
 from redline.errors import RedlineError, unknown
+from redline.files import plain_file
 from redline.worlds.encoding import Encoding
 from redline.worlds.naming import with_query
 from redline.worlds.results import StepResults
@@ -118,7 +119,7 @@ def load_arrays(path: Path, most_bytes: int = MOST_BYTES) -> Arrays:
     if not path.exists():
         raise RedlineError(f"There is no recording {path}. Pass the path of one, such as traces.npz.")
     try:
-        with zipfile.ZipFile(path) as file:
+        with zipfile.ZipFile(plain_file(path)) as file:
             claimed = sum(_claimed_bytes(path, file, member) for member in file.infolist())
             if claimed > most_bytes:
                 raise RedlineError(
@@ -134,6 +135,8 @@ def load_arrays(path: Path, most_bytes: int = MOST_BYTES) -> Arrays:
 
 def _was_zip(path: Path) -> bool:
     """Whether a file begins as an .npz file does, or was cut before that."""
+    if not path.is_file():
+        return False
     with path.open("rb") as stream:
         return stream.read(2) in (b"PK", b"")
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from redline.cli import main
+from redline.errors import RedlineError
+from redline.runs import Run
 
 TINY = ["--num-envs", "2", "--num-steps", "4", "--total-steps", "8", "--eval-episodes", "2"]
 ROOT = Path(__file__).parents[2]
@@ -71,3 +73,32 @@ def test_a_path_that_is_too_long_is_told_in_one_line(capsys: pytest.CaptureFixtu
         assert main([*arguments, "--quiet"]) == 2
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("net.pnml", ["envs", "petri:{}"]),
+        ("shop.txt", ["envs", "petri:jobshop/{}"]),
+        ("tool.json", ["envs", "petri:cluster/{}"]),
+        ("network.yaml", ["train", "nasim:{}"]),
+        ("plan.json", ["verify", "petri", "--schedule", "{}"]),
+        ("episodes.npz", ["verify", "cage2", "--traces", "{}"]),
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(
+    name: str, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / name)
+    assert main([word.format(tmp_path / name) for word in command]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("redline: ")
+
+
+def test_an_error_is_one_line_whatever_it_quotes() -> None:
+    assert str(RedlineError("a\nb\x1b[2J\u2028\udcff")) == "a\\nb\\x1b[2J\\u2028\\udcff"
+
+
+def test_names_in_a_list_of_runs_stand_for_themselves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Run.at(tmp_path / "pa[/b]th [x]", {"env": "cage2"})
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "pa[/b]th [x]" in capsys.readouterr().out

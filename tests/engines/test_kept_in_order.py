@@ -123,6 +123,25 @@ def test_children_of_an_env_end_with_its_worker(how: str, folder: Path) -> None:
     assert not left
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)  # the env's own
+@pytest.mark.parametrize("name", ["serial", "vector"])
+def test_children_of_an_env_in_this_process_end_with_it(name: str, folder: Path) -> None:
+    bystander = subprocess.Popen(["sleep", "1000"])
+    engine = make(name, "child", folder)
+    engine.collect(Scripted(2), 8, Stopwatch())
+    children = [int(path.name.removeprefix("child-")) for path in folder.glob("child-*")]
+    assert len(children) >= 4 and all(map(is_alive, children))
+    engine.close()
+    until = time.monotonic() + PATIENCE
+    while any(map(is_alive, children)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(map(is_alive, children)) and is_alive(bystander.pid)
+    bystander.kill()
+    bystander.wait()
+
+
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

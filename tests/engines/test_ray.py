@@ -109,7 +109,7 @@ def whole(rollout: Rollout, num_envs: int = 6, num_steps: int = 30) -> bool:
     return bool(enough and len(rollout.episode_returns) == ends.sum())
 
 
-def wait_until(holds, seconds: float = 30.0) -> bool:
+def wait_until(holds, seconds: float = 120.0) -> bool:
     until = time.monotonic() + seconds
     while not (held := holds()) and time.monotonic() < until:
         time.sleep(0.05)
@@ -202,7 +202,7 @@ class TestOnThisMachine:
         engine = engine_of(f"{THIS}:Faulty", fault="hang", faults=Faults(step_deadline=2))
         begun = time.monotonic()
         assert whole(collect(engine))
-        assert time.monotonic() - begun < 40
+        assert time.monotonic() - begun < 300
         assert (
             f"hung for 2 s (--step-deadline) and was killed while at env 1 (seed {FAULTY_SEED}), in step 3 of its "
             in (capsys.readouterr().err)
@@ -285,8 +285,8 @@ def test_a_port_with_something_else_behind_it_is_refused_at_once():
 
 
 @pytest.fixture
-def cluster():
-    """Two nodes with one CPU each and a head that runs nothing; it takes two seconds to notice that a node is gone."""
+def cluster(request):
+    """A head that runs nothing, to add nodes to; it takes two seconds to notice that one is gone."""
     from ray.cluster_utils import Cluster
 
     quick = {
@@ -295,7 +295,8 @@ def cluster():
         "health_check_timeout_ms": 1000,
         "health_check_failure_threshold": 3,
     }
-    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": quick}
+    dashboard = getattr(request, "param", False)
+    head = {"num_cpus": 0, "include_dashboard": dashboard, "_system_config": quick}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
     cluster.shutdown()
@@ -310,10 +311,30 @@ def test_when_a_node_dies_the_actors_that_are_left_take_its_envs(cluster, tmp_pa
     thread.start()
     assert wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
     cluster.remove_node(nodes[0], allow_graceful=False)
-    thread.join(timeout=80)
+    thread.join(timeout=300)
     assert whole(rollouts[0])
     said = capsys.readouterr().err
     assert "was lost with its node" in said
     assert "cannot be started again (the Ray cluster has no CPU for it" in said
     assert engine.faults.restarts == 1
     assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize("cluster", [None], indirect=True, ids=["with a dashboard"])
+def test_a_cluster_of_three_nodes_that_loses_its_dashboard_goes_on(cluster, tmp_path, capsys):
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    engine = engine_of(f"{THIS}:Marking", address=cluster.address, folder=str(tmp_path))
+    rollouts: list[Rollout] = []
+    thread = threading.Thread(target=lambda: rollouts.append(collect(engine)))
+    thread.start()
+    assert wait_until(lambda: len(list(tmp_path.iterdir())) == 2)  # in the middle of episodes
+    dashboards = [each.process for each in cluster.head_node.all_processes["dashboard"]]
+    assert dashboards
+    for process in dashboards:
+        process.kill()
+        process.wait()
+    thread.join(timeout=300)
+    assert whole(rollouts[0])
+    assert engine.faults.restarts == 0
+    assert "redline:" not in capsys.readouterr().err

@@ -9,14 +9,17 @@ import numpy as np
 
 from redline.errors import RedlineError
 from redline.learn.config import PPOConfig, TrainConfig
-from redline.learn.train import Trainer
+from redline.learn.train import trainer_for
+from redline.worlds.registry import make_env
 
 ENVS = (
-    "cage2", "cage2?red_agent=RedMeanderAgent&observation=history", "petri:jobshop/ft06", "petri:cluster/S-0?wafers=3",
+    "cage2", "cage2?red_agent=RedMeanderAgent&observation=history",
+    "cage4?steps=40", "cage4?red_agent=DiscoveryFSRed&steps=30", "petri:jobshop/ft06", "petri:cluster/S-0?wafers=3",
     "petri:cluster/J-0?wafers=3&arms=2&cleaning=on&idle_cleaning=on&swap_action=on",
     "nasim:small", "nasim:tiny?fully_obs=true", "world:examples.elevator:WORLD",
 )  # fmt: skip
 Arrays = dict[str, np.ndarray]
+ENGINE = "engine."
 
 
 class Subject:
@@ -24,24 +27,29 @@ class Subject:
 
     def __init__(self, env: str) -> None:
         name, _, query = env.partition("?")
-        options = dict(part.split("=") for part in query.split("&") if part)
-        typed: dict[str, Any] = {key: True if value == "true" else value for key, value in options.items()}
-        if "wafers" in typed:
-            typed["wafers"] = int(typed["wafers"])
+        options: dict[str, Any] = dict(part.split("=") for part in query.split("&") if part)
+        for key in options.keys() & {"wafers", "steps"}:
+            options[key] = int(options[key])
+        if "fully_obs" in options:
+            options["fully_obs"] = True
         ppo = PPOConfig(elite=2 if name.startswith("petri") else 0, epochs=1)
-        config = TrainConfig(
-            name, typed, num_envs=3, num_steps=6, total_steps=10**9, hidden=(4,), threads=1, reuse=1, ppo=ppo
+        self.trainer = trainer_for(
+            TrainConfig(
+                name, options, num_envs=3, num_steps=6, total_steps=10**9, hidden=(4,), threads=1, reuse=1, ppo=ppo
+            )
         )
-        self.trainer = Trainer(config)
         self.moments: list[tuple[Arrays, dict[str, Any]]] = []
         for _ in range(8):
             self.trainer.update()
             self.moments.append(self.trainer.snapshot())
+        batch = make_env(name, 3, encoded=True, **options)
+        self._forms = {name: array.dtype for name, array in batch.state_arrays().items()}
 
     def try_one(self, rng: random.Random) -> bool:
         """Go on from a moment that was changed. Returns whether that was let through; a refusal must be in one line."""
         arrays, values = rng.choice(self.moments)
-        name = rng.choice([name for name in arrays if name.startswith(rng.choice(("engine", "engine", "")))])
+        prefix = rng.choice((ENGINE, ENGINE, ""))
+        name = rng.choice([name for name in arrays if name.startswith(prefix)])
         try:
             self.trainer.restore({**arrays, name: self._changed(rng, name, arrays[name])}, values)
             for _ in range(3):
@@ -54,29 +62,38 @@ class Subject:
     def _changed(self, rng: random.Random, name: str, array: np.ndarray) -> np.ndarray:
         kind = rng.random()
         raw = bytearray(np.ascontiguousarray(array).tobytes())
+        if kind < 0.2:
+            form = array.dtype if array.dtype != np.bool_ else np.dtype(np.uint8)
+            return np.frombuffer(rng.randbytes(len(raw)), form).reshape(array.shape)
         if kind < 0.3:
-            return np.frombuffer(rng.randbytes(len(raw)), array.dtype if array.dtype != np.bool_ else np.uint8).reshape(
-                array.shape
-            )
-        if kind < 0.4:
             return array.reshape(-1)[: rng.randint(0, array.size)].copy()
-        if kind < 0.45:
+        if kind < 0.35:
             return array.astype(rng.choice((np.float32, np.int64, np.uint8)))
+        form = self._forms.get(name.removeprefix(ENGINE))
         for _ in range(rng.choice((1, 1, 2, 8))):
-            self._poke(rng, raw, array.dtype.itemsize)
+            if form is not None and form.names:
+                self._poke_field(rng, raw, form)
+            else:
+                self._poke(rng, raw, 0, len(raw), rng.choice((1, 2, 4, 4, 8)))
         found = np.frombuffer(bytes(raw), array.dtype).reshape(array.shape).copy()
         if array.dtype == np.bool_:
             found = found.view(np.uint8).clip(0, 1).astype(np.bool_)  # as a file that was read
         return found
 
-    def _poke(self, rng: random.Random, raw: bytearray, itemsize: int) -> None:
-        """A number of one to eight bytes, small or extreme, somewhere."""
-        if not raw:
+    def _poke_field(self, rng: random.Random, raw: bytearray, form: np.dtype) -> None:
+        """Another number in any field of any record, each as likely however large it is."""
+        assert form.fields is not None
+        field, offset = form.fields[rng.choice(list(form.fields))][:2]
+        first = rng.randrange(len(raw) // form.itemsize) * form.itemsize + offset
+        self._poke(rng, raw, first, first + field.itemsize, field.base.itemsize)
+
+    def _poke(self, rng: random.Random, raw: bytearray, first: int, last: int, size: int) -> None:
+        """A number of so many bytes, small or extreme, somewhere between."""
+        if last - first < size:
             return
-        size = rng.choice((1, 2, 4, 4, 8))
-        place = rng.randrange(len(raw)) // size * size
-        value = rng.choice((0, 1, 2, 3, 5, 12, 13, 100, -1, -2, 2 ** (8 * size - 1) - 1, -(2 ** (8 * size - 1))))
+        place = first + rng.randrange((last - first) // size) * size
         limit = 2 ** (8 * size - 1)
-        raw[place : place + size] = max(-limit, min(limit - 1, value)).to_bytes(size, "little", signed=True)[
-            : len(raw) - place
-        ]
+        value = rng.choice(
+            (0, 1, 2, 3, 5, 7, 8, 12, 13, 100, 137, -1, -2, limit - 1, -limit, rng.randrange(-limit, limit))
+        )
+        raw[place : place + size] = max(-limit, min(limit - 1, value)).to_bytes(size, "little", signed=True)

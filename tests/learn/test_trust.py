@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from redline.cli import main
+from redline.errors import RedlineError
 from redline.learn import checkpoint
-from redline.learn.config import TrainConfig, config_to_json
+from redline.learn.config import Saving, TrainConfig, config_to_json
+from redline.learn.stages import Chain
 from redline.learn.trust import reach_of, require_trusted
-from redline.runs import CONFIG, Run
+from redline.runs import CONFIG, RESULT, STAGES, Run, within
 from redline.signature import is_signed, key_file, signed
 
 FACTORY = """
@@ -151,3 +153,46 @@ def test_what_it_would_run_cannot_write_to_the_terminal() -> None:
 def test_the_stages_of_a_plan_are_looked_at_too() -> None:
     stage = {"config": config_to_json(TrainConfig("external:os:system"))}
     assert reach_of({**config_to_json(TrainConfig("cage2")), "stages": [stage, "junk"]})
+
+
+PLAN = Path(__file__).parents[1] / "fuzz" / "seeds" / "stages"
+
+
+def plan_at(path: Path, **changes: Any) -> Chain:
+    """A stranger's run in stages, the first of which has come to something."""
+    shutil.copytree(PLAN, path)
+    config = json.loads((path / CONFIG).read_text())
+    config["stages"][0].update(changes)
+    (path / CONFIG).write_text(json.dumps(config))
+    (path / STAGES).write_text(json.dumps({"stages": [{"steps": 1, "episodes": 1}]}))
+    return Chain(Run.open(path), Saving(), print, print)
+
+
+def test_the_name_of_a_stage_cannot_lead_out_of_its_run(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    with pytest.raises(RedlineError, match=r"cannot hold anything called '1-x/\.\./"):
+        plan_at(tmp_path / "run", name="x/../../../victim")
+    assert (tmp_path / "victim").is_dir()
+
+
+def test_what_a_stage_came_to_names_no_code_either(tmp_path: Path) -> None:
+    chain = plan_at(tmp_path / "run")
+    config = config_to_json(TrainConfig("external:os:system", {"command": f"touch {tmp_path / 'ran'}"}))
+    checkpoint.save(chain.folder(0) / RESULT, 1, {}, {"config": config})
+    with pytest.raises(RedlineError, match="was not made by you on this machine, and would"):
+        chain.result()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_a_guard_judges_by_counts_as_what_a_plan_reaches(tmp_path: Path) -> None:
+    stage = {"config": {"env": "CartPole-v1", "env_options": {}}, "guard": {"env_options": {"render_mode": "/a/file"}}}
+    assert reach_of({"env": "cage2", "stages": [stage]}) == reach_of(
+        {"env": "CartPole-v1", "env_options": {"render_mode": "/a/file"}}
+    )
+    assert reach_of({"env": "cage2", "stages": [stage]})
+
+
+@pytest.mark.parametrize("name", ["/etc", "../x", "a/../../b", "", None, 3])
+def test_a_name_from_a_file_stays_in_its_folder(name: Any, tmp_path: Path) -> None:
+    with pytest.raises(RedlineError, match="cannot hold anything called"):
+        within(tmp_path, name)

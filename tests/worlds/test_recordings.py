@@ -57,6 +57,17 @@ def test_the_original_is_played_again_without_a_difference(recorded, turbo, caps
     assert found["first_mismatch"] is None
 
 
+@pytest.mark.parametrize("order", ["good first", "bad first"])
+def test_of_several_recordings_the_first_difference_is_told(recorded, order, capsys):
+    bad = changed(recorded, lambda arrays: arrays["reward"].__setitem__((2, 1), 99.0))
+    files = [recorded, bad] if order == "good first" else [bad, recorded]
+    assert verify(",".join(map(str, files)), "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["mismatches"] == 1
+    assert (found["first_mismatch"]["episode"], found["first_mismatch"]["step"]) == (2, 1)
+    assert [each["mismatches"] for each in found["files"]] == ([0, 1] if order == "good first" else [1, 0])
+
+
 def test_the_first_difference_is_shown_with_its_place_and_exit_code_1(recorded, capsys):
     def change(arrays):
         arrays["obs"][3, 7, 2] += 1

@@ -33,7 +33,7 @@ from redline.engines.workers.validation import (
 )
 from redline.errors import Abandoned, RedlineError
 from redline.files import warn_on_stderr
-from redline.processes import TimeUp
+from redline.processes import TimeUp, end_children, own_children
 from redline.worlds.batch import SingleEnv
 from redline.worlds.observations import MASK, Flattener, flattener, mask_space, stored_space
 
@@ -64,6 +64,7 @@ class SingleEnvs:
         # in a worker Ctrl-C never arrives, so there it is the env that raises what looks like it
         self._ours = (KeyboardInterrupt, Abandoned, TimeUp) if status is None else ()
         self.envs: list[gym.Env | None] = [None] * len(self.ids)
+        self._children: list[set[int]] = [set() for _ in self.ids]  # started by each, where no worker's end is theirs
         self._seeds: list[int | None] = [None] * len(self.ids)
         self._steps = [0] * len(self.ids)
         self._buffers: StepBuffers | None = None
@@ -249,12 +250,17 @@ class SingleEnvs:
 
     def _call(self, k: int, phase: int, work: Callable[[], T]) -> T:
         self.status.at(self.ids[k], phase, self._steps[k])
+        watched = bool(self._ours) and phase in (MAKE, RESET) and not isinstance(self.envs[k], SingleEnv)
+        before = own_children() if watched else set()
         try:
             return work()
         except BaseException as error:
             if isinstance(error, self._ours) or (isinstance(error, RedlineError) and self._buffers is None):
                 raise  # bad input, not a fault: no env could be made from it
             raise self._raised(k, phase, error) from None
+        finally:
+            if watched:
+                self._children[k] |= own_children() - before
 
     def _take_info(self, k: int, info: Info, final: Info) -> None:
         if self._masked:
@@ -294,6 +300,13 @@ class SingleEnvs:
             self._buffers.obs[k] = 0
         if env is not None:
             _close(env)
+        self._end_children(k)
+
+    def _end_children(self, k: int) -> None:
+        """What an env has started while it was made or reset, and not ended itself, ends with it."""
+        left, self._children[k] = self._children[k], set()
+        if left:
+            end_children(left)
 
     def info_failure(self, env: int, phase: int, error: Exception) -> Failure:
         """The failure of an env whose info cannot leave this process."""
@@ -328,7 +341,9 @@ class SingleEnvs:
                 warn_on_stderr(
                     f"redline: env {self.ids[k]} did not close within {CLOSE_SECONDS:g} s and was left behind."
                 )
-                return
+                break
+        for k in range(len(envs)):
+            self._end_children(k)
 
 
 def _close(env: gym.Env) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.errors import RedlineError, unknown
+from redline.files import plain_file
 from redline.worlds.petri.numbers import at_least
 from redline.worlds.petri.rules.net import (
     CLOCKS,
@@ -330,7 +331,7 @@ def load_route(path: Path) -> Route:
     from redline.worlds.petri.tool_file import read_alone, read_tool  # which make routes
 
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(plain_file(path).read_text())
     except FileNotFoundError:
         raise RedlineError(
             f"There is no tool or route at {path}. Write one to start from: redline envs petri --template {path.name}"

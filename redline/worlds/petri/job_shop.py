@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.errors import RedlineError, unknown
+from redline.files import plain_file
 from redline.worlds.petri.bounds import shop_bound
 from redline.worlds.petri.numbers import whole_number
 from redline.worlds.petri.rules.net import NEXT, Net, NetRules, Operation, Place, Transition, check_known
@@ -138,7 +139,7 @@ def _only_choices(jobs: Sequence[Sequence[Sequence[int]]]) -> tuple:
 def load_shop(path: Path) -> Shop:
     """A job shop from a text file, in standard or Taillard form, or with a choice of machines (.fjs)."""
     try:
-        text = path.read_text()
+        text = plain_file(path).read_text()
         return parse_flexible(path.stem, text) if path.suffix == FLEXIBLE else parse_shop(path.stem, text)
     except FileNotFoundError:
         raise RedlineError(f"There is no job shop at {path}. Known by name: {', '.join(shop_names())} …") from None

@@ -14,6 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from redline.errors import RedlineError, unknown
+from redline.files import plain_file
 from redline.worlds.petri.numbers import at_least, whole_number
 from redline.worlds.petri.rules.net import NEXT, Net, NetRules, Place, Transition, check_known
 
@@ -63,7 +64,7 @@ def build_pnml(options: PnmlNet) -> Net:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
+        return plain_file(path).read_text()
     except FileNotFoundError:
         raise RedlineError(f"There is no PNML file at {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -75,7 +76,7 @@ def _timing(path: Path, given: str) -> dict[str, int]:
     if not given and not side.exists():
         return {}
     try:
-        data = json.loads(side.read_text())
+        data = json.loads(plain_file(side).read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise RedlineError(f"The timing file {side} cannot be read: {error}") from error
     if not isinstance(data, dict) or any(type(value) is not int or value < 0 for value in data.values()):

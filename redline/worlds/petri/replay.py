@@ -15,6 +15,7 @@ import numpy as np
 
 from redline.compiled.speed import at_speed
 from redline.errors import RedlineError, unknown
+from redline.files import plain_file
 from redline.worlds.petri.cluster_tool import (
     ClusterTool,
     Device,
@@ -141,7 +142,7 @@ class Verdict:
 def load_recording(path: Path) -> RecordedSchedule:
     """A recorded schedule from its JSON file."""
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(plain_file(path).read_text())
     except FileNotFoundError:
         raise RedlineError(f"There is no schedule at {path}.") from None
     except (OSError, ValueError, RecursionError) as error:

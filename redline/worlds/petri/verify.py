@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+
 from redline.compiled.announce import announce_compilation
 from redline.errors import RedlineError
 from redline.worlds.petri.replay import load_recording, verify
@@ -58,7 +60,7 @@ def _verify(path: Path) -> dict[str, Any]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    name = Path(row["file"]).name
+    name = escape(Path(row["file"]).name)
     if row["problem"] is None:
         return f"{name}: {row['firings']} firings, makespan {row['recorded']} as recorded, compiled and interpreted"
-    return f"{name}: [bold red]{row['problem']}[/] (recorded makespan {row['recorded']})"
+    return f"{name}: [bold red]{escape(row['problem'])}[/] (recorded makespan {row['recorded']})"
