@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from redline.compiled.announce import announce_compilation
 from redline.learn.batch import Minibatch, parts
 from redline.learn.config import PPOConfig
 from redline.learn.heads.categorical import Categorical, write_gradient
@@ -67,6 +68,7 @@ class InOneCall:
         self._widths = np.array([network.num_inputs, *network.hidden])
         self._num_outputs, self._shared = network.num_outputs, network.shared
         self._call = gradient_in_one_call(write_gradient)
+        announce_compilation(self._call, "learner", 6)
 
     def pieces(self, batch: Minibatch[np.ndarray], table: Table) -> list[Piece]:
         """A batch, cut into pieces."""

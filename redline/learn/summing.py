@@ -58,7 +58,8 @@ def sum_up(
         rows, actions, advantages, values, np.float32(shift), head.num_choices, *places, firsts, pair_rows, pairs
     )
     # in order of their observations, and these as they first appeared, whatever the numbers of their rows
-    order, starts = _in_order(pair_rows[:num_pairs])
+    order, starts = np.empty(num_pairs, np.int64), np.zeros(int(pair_rows[:num_pairs].max()) + 2, np.int64)
+    _put_in_order(pair_rows, order, starts, starts.copy())
     firsts, pair_rows, pairs = firsts[order], pair_rows[order], pairs[order]
     visits, gained = np.add.reduceat(pairs[:, 0], starts[:-1]), np.add.reduceat(pairs[:, 3], starts[:-1])
     means = gained / visits
@@ -137,15 +138,17 @@ def _pairs(
 
 
 @kernel
-def _in_order(pair_rows):
-    """Pairs in the order of their rows, equal ones as they come, and where each row begins among them."""
-    starts = np.zeros(pair_rows.max() + 2, np.int64)
-    for row in pair_rows:
-        starts[row + 1] += 1
+def _put_in_order(pair_rows, order, starts, places):
+    """Write pairs in the order of their rows, equal ones as they come, and where each row begins among them.
+
+    `starts` and `places` come all 0.
+    """
+    for pair in range(len(order)):
+        starts[pair_rows[pair] + 1] += 1
     for row in range(1, len(starts)):
         starts[row] += starts[row - 1]
-    places, order = starts.copy(), np.empty(len(pair_rows), np.int64)
-    for pair in range(len(pair_rows)):
-        order[places[pair_rows[pair]]] = pair
-        places[pair_rows[pair]] += 1
-    return order, starts
+        places[row] = starts[row]
+    for pair in range(len(order)):
+        place = places[pair_rows[pair]]
+        order[place] = pair
+        places[pair_rows[pair]] = place + 1

@@ -67,7 +67,7 @@ class Cage2VectorEnv(BatchEnv):
         self.state = new_state(num_envs, any_seed())
         self._final_lost = np.zeros(num_envs, np.int32)
         self._expanded = np.zeros(num_envs, np.int64)
-        announce_compilation(self._step, "CAGE-2 kernel", 15)
+        announce_compilation(self._step, "CAGE-2 kernel", 8)
         if turbo and autoreset:
             choice = list(ACTIONS).index(self.scenario.actions)
             world = kernel.Defence(self.state, self._settings, choice, self.obs, self.final_obs, self._final_lost)

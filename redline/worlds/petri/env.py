@@ -58,7 +58,7 @@ class PetriVectorEnv(BatchEnv):
         self._step, self._reset = at_speed(kernel.step, turbo), at_speed(kernel.reset, turbo)
         self.state = new_state(num_envs, sizes, any_seed(), log_size)
         self._finals = new_finals(num_envs, sizes)
-        announce_compilation(self._step, "Petri net kernel", 30)
+        announce_compilation(self._step, "Petri net kernel", 20)
 
     def observation_range(self) -> tuple[float, float]:
         """All numbers are shares."""
