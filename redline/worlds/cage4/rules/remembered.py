@@ -46,8 +46,8 @@ CREATED, TOUCHED, SOURCE, ENTERED, REMOVED, RESTORED, DECOYS, ALARMS = range(8)
 NEVER = -1
 
 PLACES = ("entered", "entered before", "source", "source before", "created", "touched", "stalest", "barest")
-"""Hosts that matter: those broken into last, from which it was done, where a process or traffic was noticed last, the host of
-users that was restored longest ago, and the one with the fewest decoys."""
+"""Hosts that matter: those broken into last, from which it was done, where a process or traffic was noticed last, the
+host of users that was restored longest ago, and the one with the fewest decoys."""
 ENTERED_1, ENTERED_2, SOURCE_1, SOURCE_2, CREATED_1, TOUCHED_1, STALEST, BAREST = range(len(PLACES))
 NUM_RESTORES, NUM_REMOVES = STALEST + 1, TOUCHED_1 + 1
 USEFUL = (
@@ -319,10 +319,22 @@ def translate(memories, first, last, useful, actions):
             actions[i, b] = _FIRST_ACTION[b, SLEEP] if meant < 0 else meant
 
 
+def place_since(rows: np.ndarray, place: int) -> np.ndarray:
+    """Steps since the host of a place was restored, 254 at most; 255 where there is none."""
+    return rows[..., PLACE_BYTES * place + SINCE]
+
+
+def place_decoys(rows: np.ndarray, place: int) -> np.ndarray:
+    """Decoys on the host of a place, 3 at most."""
+    return (rows[..., PLACE_BYTES * place + MARKS] >> _DECOY_SHIFT) & _FEW
+
+
 # What a policy sees of a row
 _HALF_LIVES = (3.0, 12.0, 48.0)
 NUM_AGES = len(_HALF_LIVES)
-AGES = np.array([[0.0 if age == NO_AGE else 0.5 ** (age / life) for life in _HALF_LIVES] for age in range(256)], np.float32)
+AGES = np.array(
+    [[0.0 if age == NO_AGE else 0.5 ** (age / life) for life in _HALF_LIVES] for age in range(256)], np.float32
+)
 PLACE_NUMBERS = 2 * NUM_AGES + 5
 NUM_PHASES = 3
 _SCALES = np.array([256, 8, 4, 4, 4, 4, 30, 18, 8, 8], np.float32)
