@@ -13,16 +13,13 @@ from redline.worlds.cage4.env import SLEEPS
 from redline.worlds.cage4.rules.observe import ZONE_NUMBERS
 from redline.worlds.cage4.rules.remembered import (
     ALERT,
-    BAREST,
     CREATED_1,
-    DEPLOYS,
     ENTERED_1,
     REMOVES,
     RESTORES,
     SOURCE_1,
     STALEST,
     WAIT,
-    place_decoys,
     place_since,
 )
 from redline.worlds.cage4.rules.scenario import (
@@ -107,22 +104,24 @@ def _wrong_roads(b: int, blocked: np.ndarray, policy: np.ndarray) -> np.ndarray:
     return wrong
 
 
-ALERT_STEPS, ENOUGH_DECOYS = 20, 2
+ON_ALERT = np.array([10, 60, 10, 60, 10])
+"""Steps that each defender stays on the alert after a break-in: longer in the operational zones, where Red costs most."""
+STALE = np.array([20, 100, 20, 100, 20])
+"""Steps after which it then restores a host of users again."""
 
 
 def respond(rows: np.ndarray, masks: np.ndarray, acting: np.ndarray) -> np.ndarray:
     """What a careful defender does that remembers; it sees the stored rows of the face memory.
 
-    Restore the host broken into last, then the one it was done from; Remove where a process began; for some time after a
-    break-in restore one host of users after the other; otherwise see to decoys.
+    Restore the host broken into last, then the one it was done from; Remove where a process began; and for some time after
+    a break-in restore one host of users after the other.
     """
-    alert, since = rows[..., ALERT] <= ALERT_STEPS, place_since(rows, STALEST) > ALERT_STEPS
+    alert, stale = rows[..., ALERT] <= ON_ALERT, place_since(rows, STALEST) > STALE
     wishes = (
         (masks[..., RESTORES + ENTERED_1], RESTORES + ENTERED_1),
         (masks[..., RESTORES + SOURCE_1], RESTORES + SOURCE_1),
         (masks[..., REMOVES + CREATED_1], REMOVES + CREATED_1),
-        (alert & since, RESTORES + STALEST),
-        (place_decoys(rows, BAREST) < ENOUGH_DECOYS, DEPLOYS),
+        (alert & stale, RESTORES + STALEST),
     )
     actions = np.select([when for when, _ in wishes], [action for _, action in wishes], WAIT)
     return np.where(acting, actions, WAIT)

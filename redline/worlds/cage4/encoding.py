@@ -86,7 +86,7 @@ class AgentWords:
 
 
 class MemoryRows:
-    """Rows of bytes of what agents remember, seen as 109 numbers each, from 0 to about 1."""
+    """Rows of bytes of what agents remember, seen as 89 numbers each, from 0 to about 1."""
 
     dtype = np.dtype(np.uint8)
 
