@@ -65,9 +65,9 @@ class Decisions:
         self.made += np.bincount(columns % self.size, minlength=self.size)
 
     def pay(self, rewards: np.ndarray, ended: np.ndarray) -> None:
-        """The team is paid for a step, and some episodes end with it."""
+        """Every agent is paid for a step, rewards [N x members], and some episodes end with it."""
         opened = np.flatnonzero(self.open)
-        paid = np.repeat(rewards, self.size)[opened] * self._worth[opened]
+        paid = rewards[opened] * self._worth[opened]
         self.rollout.rewards[self.count[opened] - 1, opened] += paid
         self._worth[opened] *= self._gamma
         over = np.flatnonzero(self.open & np.repeat(ended, self.size))
@@ -111,7 +111,7 @@ class TeamEngine:
             with watch.span("env"):
                 obs, rewards, terminated, truncated, infos = env.step(actions)
             with watch.span("record"):
-                told.write(decided, rewards, terminated | truncated, infos)
+                told.write(decided, rewards, env.shares, terminated | truncated, infos)
             self.obs, self.infos = obs, infos
         for group, own in zip(told.groups, actor.actors, strict=True):
             group.finish(*own.observations())
@@ -142,13 +142,20 @@ class TeamRollout:
         self.more: dict[str, list[np.ndarray]] = {}
 
     def write(
-        self, decided: list[tuple[np.ndarray, Decision | None]], rewards: np.ndarray, ended: np.ndarray, infos: Any
+        self,
+        decided: list[tuple[np.ndarray, Decision | None]],
+        rewards: np.ndarray,
+        shares: np.ndarray | None,
+        ended: np.ndarray,
+        infos: Any,
     ) -> None:
-        """One step of all envs."""
+        """One step of all envs. Agents are paid their shares of it, or all of it where nobody can tell them apart."""
+        if shares is None:
+            shares = np.repeat(rewards[:, None], sum(group.size for group in self.groups), axis=1)
         for group, (columns, decision) in zip(self.groups, decided, strict=True):
             if decision is not None:
                 group.decide(columns, decision)
-            group.pay(rewards.astype(np.float32), ended)
+            group.pay(group.group.columns(shares).astype(np.float32), ended)
         if ended.any():
             self.returns.append(infos["episode"]["r"][ended])
             self.lengths.append(infos["episode"]["l"][ended])

@@ -58,6 +58,11 @@ class TeamEnv(BatchEnv):
         """The action of each agent that does nothing and costs nothing, int64 [agents]: for those who are not acting."""
         raise NotImplementedError
 
+    @property
+    def shares(self) -> np.ndarray | None:
+        """What each agent has to do with the latest reward, float32 [N, agents], where the world can tell: to learn from."""
+        return None
+
     def agent_encoding(self, agent: str) -> Encoding:
         """How the stored observations of one agent are seen."""
         raise NotImplementedError

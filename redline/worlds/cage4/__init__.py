@@ -18,6 +18,8 @@ CAGE4 = World(
     recipe=Named(f"{_HERE}.recipe:recipe"),
     grade=Named(f"{_HERE}.protocol:grade"),
     score=Named(f"{_HERE}.protocol:SCORE"),
+    sections=Named(f"{_HERE}.pages:sections"),
+    play=Named(f"{_HERE}.play:PLAY"),
     verify=Named(f"{_HERE}.verify:VERIFY"),
     original=Original("the original", lambda name, options, seconds: 20.0),
 )

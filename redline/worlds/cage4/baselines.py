@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +11,17 @@ from redline.compiled.rng import actor_seed
 from redline.errors import unknown
 from redline.worlds.cage4.env import SLEEPS
 from redline.worlds.cage4.rules.observe import ZONE_NUMBERS
+from redline.worlds.cage4.rules.remembered import (
+    ALERT,
+    CREATED_1,
+    ENTERED_1,
+    REMOVES,
+    RESTORES,
+    SOURCE_1,
+    STALEST,
+    WAIT,
+    place_since,
+)
 from redline.worlds.cage4.rules.scenario import (
     ALLOW,
     BLOCK,
@@ -23,17 +35,18 @@ from redline.worlds.cage4.rules.scenario import (
     REMOVE,
     RESTORE,
     SLOTS,
+    EnterpriseOptions,
 )
 from redline.worlds.team import pick_allowed
 
-Team = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Actions int64 [N, 5] of a team, from observations [N, 5, 210] and masks [N, 5, 242]."""
+Team = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""Actions int64 [N, 5] of a team, from observations [N, 5, …], masks [N, 5, actions] and who acts, bool [N, 5]."""
 
 _FIRST = np.array([[int(np.argmax(BLUE_TABLE[b, :, 0] == kind)) for kind in range(8)] for b in range(NUM_BLUE)])
 """The first action of each kind, by agent."""
 
 
-def sleep(obs: np.ndarray, masks: np.ndarray) -> np.ndarray:
+def sleep(obs: np.ndarray, masks: np.ndarray, acting: np.ndarray) -> np.ndarray:
     """Do nothing."""
     return np.tile(np.array(SLEEPS, np.int64), (len(obs), 1))
 
@@ -41,21 +54,21 @@ def sleep(obs: np.ndarray, masks: np.ndarray) -> np.ndarray:
 def random_team(seed: int) -> Team:
     """Any action that means something, each as likely."""
     random = np.random.default_rng(seed)
-    return lambda obs, masks: pick_allowed(masks, random)
+    return lambda obs, masks, acting: pick_allowed(masks, random)
 
 
 def repairing_team(seed: int) -> Team:
     """Remove, Restore or DeployDecoy on any host, each as likely."""
     random = np.random.default_rng(seed)
     repairs = np.isin(BLUE_TABLE[:, :, 0], (REMOVE, RESTORE, DEPLOY))
-    return lambda obs, masks: pick_allowed(masks & repairs, random)
+    return lambda obs, masks, acting: pick_allowed(masks & repairs, random)
 
 
 def reacting_team(seed: int) -> Team:
     """Restore or Remove where a process or traffic was noticed; else put traffic right, or deploy a decoy."""
     random = np.random.default_rng(seed)
 
-    def act(obs: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    def act(obs: np.ndarray, masks: np.ndarray, acting: np.ndarray) -> np.ndarray:
         return np.stack([_react(b, obs[:, b], masks[:, b], random) for b in range(NUM_BLUE)], axis=1)
 
     return act
@@ -91,7 +104,32 @@ def _wrong_roads(b: int, blocked: np.ndarray, policy: np.ndarray) -> np.ndarray:
     return wrong
 
 
-BASELINES = ("sleep", "random", "react", "repair")
+ON_ALERT = np.array([10, 60, 10, 60, 10])
+"""Steps that each defender stays on the alert after a break-in: longer in the operational zones, where Red costs most."""
+STALE = np.array([20, 100, 20, 100, 20])
+"""Steps after which it then restores a host of users again."""
+
+
+def respond(rows: np.ndarray, masks: np.ndarray, acting: np.ndarray) -> np.ndarray:
+    """What a careful defender does that remembers; it sees the stored rows of the face memory.
+
+    Restore the host broken into last, then the one it was done from; Remove where a process began; and for some time after
+    a break-in restore one host of users after the other.
+    """
+    alert, stale = rows[..., ALERT] <= ON_ALERT, place_since(rows, STALEST) > STALE
+    wishes = (
+        (masks[..., RESTORES + ENTERED_1], RESTORES + ENTERED_1),
+        (masks[..., RESTORES + SOURCE_1], RESTORES + SOURCE_1),
+        (masks[..., REMOVES + CREATED_1], REMOVES + CREATED_1),
+        (alert & stale, RESTORES + STALEST),
+    )
+    actions = np.select([when for when, _ in wishes], [action for _, action in wishes], WAIT)
+    return np.where(acting, actions, WAIT)
+
+
+BASELINES = ("sleep", "random", "react", "repair", "respond")
+FACES_OF = {"respond": "memory"}
+"""What a simple team sees, where that is not what the original shows."""
 
 
 def make_baseline(name: str, seed: int) -> Team:
@@ -99,4 +137,10 @@ def make_baseline(name: str, seed: int) -> Team:
     if name not in BASELINES:
         raise unknown("policy", name, BASELINES)
     makers = {"random": random_team, "react": reacting_team, "repair": repairing_team}
-    return sleep if name == "sleep" else makers[name](actor_seed(seed))
+    ready = {"sleep": sleep, "respond": respond}
+    return ready[name] if name in ready else makers[name](actor_seed(seed))
+
+
+def options_for(name: str, options: EnterpriseOptions) -> EnterpriseOptions:
+    """The options under which the team of that name plays."""
+    return replace(options, face=FACES_OF.get(name, "flat"))

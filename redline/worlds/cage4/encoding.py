@@ -9,14 +9,18 @@ from redline.compiled.speed import at_speed
 from redline.errors import RedlineError
 from redline.worlds.cage4.rules.observe import (
     AGENT_SHIFT,
+    BLOCKS_SHIFT,
+    CONNECTION_SHIFT,
+    CREATION_SHIFT,
     MOST_NUMBERS,
     OBS_WORDS,
     PHASE_MASK,
     SIZES,
+    ZONE_NUMBERS,
     decode_words,
 )
 from redline.worlds.cage4.rules.remembered import AGENT, NUM_NUMBERS, PHASE, ROW_BYTES, decode_rows
-from redline.worlds.cage4.rules.scenario import NUM_BLUE
+from redline.worlds.cage4.rules.scenario import BLUE_ZONES, NUM_BLUE, NUM_ZONES, SLOTS
 from redline.worlds.encoding import Plain, require_form
 
 LAST_PHASE = 2
@@ -82,7 +86,7 @@ class AgentWords:
 
 
 class MemoryRows:
-    """Rows of bytes of what agents remember, seen as 109 numbers each, from 0 to about 1."""
+    """Rows of bytes of what agents remember, seen as 89 numbers each, from 0 to about 1."""
 
     dtype = np.dtype(np.uint8)
 
@@ -111,6 +115,26 @@ class MemoryRows:
         rows = stored.reshape(-1, ROW_BYTES)
         if (rows[:, PHASE] > LAST_PHASE).any() or (rows[:, AGENT] >= NUM_BLUE).any():
             raise RedlineError("These observations are of a phase or of an agent that there is not in CAGE-4.")
+
+
+def words_of(numbers: np.ndarray) -> np.ndarray:
+    """The words int64 [5, 4] of a team's flat observations [5, 210], as the original shows them."""
+    words = np.zeros((NUM_BLUE, OBS_WORDS), np.int64)
+    for b, zones in enumerate(BLUE_ZONES):
+        for k in range(len(zones)):
+            first = 1 + k * ZONE_NUMBERS
+            _, blocks, _, created, touched = np.split(
+                numbers[b, first : first + ZONE_NUMBERS], np.cumsum([NUM_ZONES] * 3 + [SLOTS])
+            )
+            words[b, k] = int(numbers[b, 0]) | _bits(blocks) << BLOCKS_SHIFT
+            words[b, k] |= _bits(created) << CREATION_SHIFT | _bits(touched) << CONNECTION_SHIFT
+        first = 1 + len(zones) * ZONE_NUMBERS
+        words[b, -1] = _bits(numbers[b, first : first + AGENT_SHIFT]) | b << AGENT_SHIFT
+    return words
+
+
+def _bits(numbers: np.ndarray) -> int:
+    return sum(1 << k for k, number in enumerate(numbers) if number)
 
 
 def require_words(words: np.ndarray) -> None:

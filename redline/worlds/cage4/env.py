@@ -73,6 +73,7 @@ class Cage4VectorEnv(TeamEnv):
         self._settings = self.options.settings()
         self._step, self._reset = at_speed(kernel.step, turbo), at_speed(kernel.reset, turbo)
         self.state = new_state(num_envs, self.options.room)
+        self._shares = np.zeros((num_envs, NUM_BLUE + 1), np.int64)
         self._final_score, self._early_score = np.zeros(num_envs), np.zeros(num_envs)
         self.start_streams(any_seed(), np.ones(num_envs, np.bool_))
         announce_compilation(self._step, "CAGE-4 kernel", 20)
@@ -95,7 +96,7 @@ class Cage4VectorEnv(TeamEnv):
             actions = self.memory.translated(first, last, actions)
         self._step(
             self.state, first, last, actions, self._packed_messages(), self._settings, self.autoreset,
-            self.words, self.all_masks, self.acting, results.rewards, results.truncated,
+            self.words, self.all_masks, self.acting, results.rewards, self._shares, results.truncated,
             self._final_words, self._final_score, self._early_score,
         )  # fmt: skip
         results.terminated[first:last] = False
@@ -130,6 +131,14 @@ class Cage4VectorEnv(TeamEnv):
                 f"The episode of env {first + outgrown[0]} has outgrown the room for what has no bound in the original, "
                 f"after {self.state.clock[first + outgrown[0]]} steps. Try room={min(16, 2 * self.options.room)}."
             )
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Each agent's share of the latest reward, float32 [N, agents]: what it cost in its zones, and its own Restores.
+
+        The rest is what happened where nobody defends.
+        """
+        return self._shares[:, :NUM_BLUE].astype(np.float32)
 
     def ended_infos(self, ended: np.ndarray) -> Infos:
         """Return and length of the ended episodes, and their official score, which leaves the last reward out."""

@@ -43,6 +43,10 @@ class Cage4ParallelEnv(ParallelEnv[str, np.ndarray, int]):
     metadata = {"name": "cage4", "render_modes": [], "is_parallelizable": True}
 
     def __init__(self, seed: int | None = None, pad_spaces: bool = False, **options: Any) -> None:
+        if options.get("face", "flat") != "flat":
+            raise RedlineError(
+                f"Here Blue sees what the original shows, and face={options['face']} is another. Leave it out."
+            )
         self.team = Cage4VectorEnv(1, autoreset=False, **options)
         self.possible_agents = list(BLUE_AGENTS)
         self.agents: list[str] = list(BLUE_AGENTS)

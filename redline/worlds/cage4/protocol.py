@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from redline.errors import RedlineError
 from redline.learn.evaluate import Score, Subject, Trained, graded, score
 from redline.learn.team_policy import TeamActor, TeamPolicy
 from redline.worlds.batch import Infos
-from redline.worlds.cage4.baselines import BASELINES, Team, make_baseline
+from redline.worlds.cage4.baselines import BASELINES, Team, make_baseline, options_for
 from redline.worlds.cage4.env import Cage4VectorEnv
 from redline.worlds.cage4.rules.scenario import EnterpriseOptions
 from redline.worlds.world import Answer, Command, Say
@@ -64,7 +64,7 @@ def score_team(
     official, returns = [], []
     for start in range(0, episodes, BATCH):
         env = Cage4VectorEnv(
-            min(BATCH, episodes - start), options, autoreset=False, encoded=isinstance(team, TeamPolicy)
+            min(BATCH, episodes - start), options, autoreset=False, encoded=_takes_stored(team, options)
         )
         act = _acting(team, env, actor_seed(seed + start), deterministic)
         obs, infos = env.reset(seed=seed + start)
@@ -80,10 +80,15 @@ def _acting(
 ) -> Callable[[np.ndarray, Infos], np.ndarray]:
     """What a team does in envs: a trained one sleeps while an action of its own is under way."""
     if not isinstance(team, TeamPolicy):
-        return lambda obs, infos: team(obs, infos["action_mask"])
+        return lambda obs, infos: team(obs, infos["action_mask"], infos["acting"])
     actor = TeamActor(team, env.num_envs, seed, False, deterministic)
     actor.begin(env.options.steps)
     return lambda obs, infos: actor.act(obs, infos["action_mask"], infos["acting"], env.idle)[0]
+
+
+def _takes_stored(team: Team | TeamPolicy, options: EnterpriseOptions) -> bool:
+    """Whether a team sees observations as they are stored."""
+    return isinstance(team, TeamPolicy) or options.face == "memory"
 
 
 def grade(trained: Trained, episodes: int, seed: int) -> Answer:
@@ -97,15 +102,14 @@ def grade(trained: Trained, episodes: int, seed: int) -> Answer:
 def run(subject: Subject, options: TeamProtocol, say: Say) -> Answer:
     """Score the player that is named, or all simple ones."""
     settings = EnterpriseOptions(**subject.env_options)
-    teams: dict[str, Team | TeamPolicy] = {}
+    teams: list[tuple[str, Team | TeamPolicy, EnterpriseOptions]]
     if subject.trained is not None and isinstance(subject.trained.policy, TeamPolicy):
-        teams[str(subject.trained.path)] = subject.trained.policy
+        teams = [(str(subject.trained.path), subject.trained.policy, settings)]
     else:
         names = BASELINES if subject.player is None else (subject.player,)
-        teams |= {name: make_baseline(name, subject.seed) for name in names}
+        teams = [(name, make_baseline(name, subject.seed), options_for(name, settings)) for name in names]
     scores = [
-        score_team(name, team, settings, options.episodes, subject.seed, options.deterministic)
-        for name, team in teams.items()
+        score_team(name, team, own, options.episodes, subject.seed, options.deterministic) for name, team, own in teams
     ]
     rows = [_facts(each) for each in scores]
     first = rows[0] if len(rows) == 1 else {}
@@ -128,7 +132,7 @@ def _table(scores: list[TeamScore], options: EnterpriseOptions) -> Table:
     table.add_column("all rewards", justify="right")
     table.add_column("original", justify="right", style="dim")
     for each in scores:
-        theirs = ORIGINAL.get(each.policy) if options == EnterpriseOptions() else None
+        theirs = ORIGINAL.get(each.policy) if replace(options, face="flat") == EnterpriseOptions() else None
         original = "–" if theirs is None else f"{theirs[0]:,} ±{theirs[1]}"
         table.add_row(each.policy, _text(each.official), _text(each.all_rewards), original)
     return table

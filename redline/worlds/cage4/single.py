@@ -10,8 +10,8 @@ import numpy as np
 
 from redline.errors import RedlineError
 from redline.worlds.batch import Infos
-from redline.worlds.cage4.env import SLEEPS, SPACES, Cage4VectorEnv
-from redline.worlds.cage4.rules.scenario import BLUE_AGENTS, NUM_ACTIONS
+from redline.worlds.cage4.env import Cage4VectorEnv
+from redline.worlds.cage4.rules.scenario import BLUE_AGENTS
 from redline.worlds.cage4.truth import EnterpriseTruth
 
 Player = Callable[[np.ndarray, np.ndarray], int]
@@ -60,8 +60,9 @@ class Cage4Env(gym.Env[np.ndarray, np.integer]):
 
     def _choice(self, b: int, name: str) -> int:
         if name not in self.others:
-            return SLEEPS[b]
-        size, actions = SPACES[b].observation.shape[0], NUM_ACTIONS[b]
+            return int(self.team.idle[b])
+        spaces = self.team.spaces(name)
+        size, actions = spaces.observation.shape[0], int(spaces.action.n)
         return int(self.others[name](self._obs[b, :size], self._masks[b, :actions]))
 
     def _told(self, obs: np.ndarray, infos: Infos) -> tuple[np.ndarray, Infos]:

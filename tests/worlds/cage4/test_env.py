@@ -238,7 +238,7 @@ def command(capsys, *arguments: str) -> dict:
 
 def test_simple_teams_are_scored_by_the_official_protocol(capsys):
     found = command(capsys, "eval", "cage4?steps=12", "--episodes", "3", "--seed", "5")
-    assert [each["policy"] for each in found["scores"]] == ["sleep", "random", "react", "repair"]
+    assert [each["policy"] for each in found["scores"]] == ["sleep", "random", "react", "repair", "respond"]
     assert all(each["episodes"] == 3 and each["all_rewards"]["mean"] <= each["mean"] for each in found["scores"])
     [one] = command(capsys, "eval", "cage4?steps=12", "--policy", "react", "--episodes", "3", "--seed", "5")["scores"]
     assert one == found["scores"][2]
@@ -250,9 +250,9 @@ def test_the_reacting_team_repairs_what_is_noticed_and_puts_traffic_right():
     obs, infos = env.reset(seed=0)
     react = make_baseline("react", 0)
     obs[0, 0, 1 + 27 + 6] = 1  # a process on the first host of users
-    kinds = {int(react(obs, infos["action_mask"])[0, 0]) for _ in range(40)}
+    kinds = {int(react(obs, infos["action_mask"], infos["acting"])[0, 0]) for _ in range(40)}
     assert kinds == {17 + 6, 33 + 6}  # Remove and Restore of that host
-    quiet = {int(react(obs, infos["action_mask"])[0, 1]) for _ in range(60)}
+    quiet = {int(react(obs, infos["action_mask"], infos["acting"])[0, 1]) for _ in range(60)}
     assert any(58 <= action < 66 for action in quiet) and any(action >= 66 for action in quiet)
 
 

@@ -6,7 +6,15 @@ from redline.compiled.speed import apart, rule
 from redline.worlds.cage4.rules.events import note_connection, note_creation
 from redline.worlds.cage4.rules.lists import add_process
 from redline.worlds.cage4.rules.pcg import pick, uniform
-from redline.worlds.cage4.rules.scenario import ACCESS_FAILS, NAME_RANK, NUM_RED, SERVED, SESSION, WORK_FAILS
+from redline.worlds.cage4.rules.scenario import (
+    ACCESS_FAILS,
+    BLUE_OWNER,
+    NAME_RANK,
+    NUM_RED,
+    SERVED,
+    SESSION,
+    WORK_FAILS,
+)
 from redline.worlds.cage4.rules.sessions import add_session
 from redline.worlds.cage4.rules.used_ports import use_port
 
@@ -36,18 +44,16 @@ def green_chooses(env):
 
 
 @rule
-def green_acts(env, settings):
-    """Every user does it. Returns the points that fail to be earned."""
-    points = 0
+def green_acts(env, settings, shares, i):
+    """Every user does it. Points that fail to be earned go to the defender of the user's zone."""
     for k in range(env.num_green):
         choice, host = int(env.green_choice[k]), int(env.green_host[k])
         zone = int(env.host_zone[host])
         if choice == ACCESS:
             if not access_service(env, zone):
-                points += int(ACCESS_FAILS[env.phase, zone])
+                shares[i, BLUE_OWNER[zone]] += ACCESS_FAILS[env.phase, zone]
         elif choice == WORK and not work(env, host, settings):
-            points += int(WORK_FAILS[env.phase, zone])
-    return points
+            shares[i, BLUE_OWNER[zone]] += WORK_FAILS[env.phase, zone]
 
 
 @rule

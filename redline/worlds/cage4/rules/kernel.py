@@ -24,6 +24,7 @@ from redline.worlds.cage4.rules.pcg import shuffle
 from redline.worlds.cage4.rules.scenario import (
     ALLOW,
     BLOCK,
+    BLUE_OWNER,
     BLUE_TABLE,
     FEW_ACTIONS,
     IMPACT,
@@ -31,6 +32,7 @@ from redline.worlds.cage4.rules.scenario import (
     MONITOR,
     MOST_ACTIONS,
     MOST_HOSTS,
+    NOBODY,
     NUM_BLUE,
     NUM_RED,
     NUM_ZONES,
@@ -140,23 +142,22 @@ def settle_sessions(env):
 
 
 @rule
-def points_of_impacts(env):
+def charge_impacts(env, shares, i):
     """Impacts that came due cost points, whether they worked, failed or were dropped, if their agent has a session left."""
-    points = 0
     for agent in range(NUM_RED):
         if env.due_kind[agent] == IMPACT and env.active[agent]:
-            points += int(IMPACTS[env.phase, env.host_zone[env.red_target[agent]]])
-    return points
+            zone = int(env.host_zone[env.red_target[agent]])
+            shares[i, BLUE_OWNER[zone]] += IMPACTS[env.phase, zone]
 
 
 @rule
-def play(env, actions, messages, i, settings):
-    """One step of one env. Returns its reward."""
+def play(env, actions, messages, i, settings, shares):
+    """One step of one env. Returns its reward; `shares` gets what each defender, and nobody, has to do with it."""
     enter_phase(env, settings)
     clear_events(env)
-    points = 0
+    shares[i, NOBODY] = 0
     for b in range(NUM_BLUE):
-        points += blue_chooses(env, b, int(actions[i, b]))
+        shares[i, b] = blue_chooses(env, b, int(actions[i, b]))
         env.message[b] = messages[i, b]
     if settings.green:
         green_chooses(env)
@@ -166,10 +167,13 @@ def play(env, actions, messages, i, settings):
     shuffle(env, NUM_BLUE + int(env.num_green) + NUM_RED - dropped)
     blue_acts(env, settings)
     if settings.green:
-        points += green_acts(env, settings)
+        green_acts(env, settings, shares, i)
     red_act(env, settings)
     settle_sessions(env)
-    points += points_of_impacts(env)
+    charge_impacts(env, shares, i)
+    points = 0
+    for b in range(NUM_BLUE + 1):
+        points += int(shares[i, b])
     env.clock += 1
     env.early_score = env.score
     env.score += points
@@ -214,7 +218,7 @@ def reset(state, first, last, settings, words, mask, acting):
 @kernel
 def step(
     state, first, last, actions, messages, settings, autoreset,
-    words, mask, acting, rewards, ended, final_words, final_score, early_score,
+    words, mask, acting, rewards, shares, ended, final_words, final_score, early_score,
 ):  # fmt: skip
     """Advance envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order.
 
@@ -222,7 +226,7 @@ def step(
     """
     for i in range(first, last):
         env = state[i]
-        rewards[i] = play(env, actions, messages, i, settings)
+        rewards[i] = play(env, actions, messages, i, settings, shares)
         observe(env, words, i)
         tell_acting(env, acting, i)
         ended[i] = env.clock >= settings.last_step

@@ -11,24 +11,17 @@ import numpy as np
 
 from redline.compiled.speed import kernel, rule
 from redline.worlds.cage4.rules.observe import (
-    BLOCKS_SHIFT,
     CONNECTION_SHIFT,
     CREATION_SHIFT,
     PHASE_MASK,
     SLOT_MASK,
 )
 from redline.worlds.cage4.rules.scenario import (
-    ALLOW,
-    BLOCK,
     BLUE_DURATION,
     BLUE_TABLE,
     BLUE_ZONES,
-    BY_NAME,
-    DEPLOY,
     MOST_SERVERS,
     NUM_BLUE,
-    NUM_ZONES,
-    POLICY,
     REMOVE,
     RESTORE,
     SLEEP,
@@ -41,28 +34,23 @@ FIRST_AREA = np.cumsum([0, *map(len, BLUE_ZONES)])
 _AREA_ZONE = np.array([zone for zones in BLUE_ZONES for zone in zones])
 _FIRST_ACTION = np.array([[int(np.argmax(BLUE_TABLE[b, :, 0] == kind)) for kind in range(8)] for b in range(NUM_BLUE)])
 
-# When something last happened on a host, -1 if not since it was restored; and two counts since then
-CREATED, TOUCHED, SOURCE, ENTERED, REMOVED, RESTORED, DECOYS, ALARMS = range(8)
+# When something last happened on a host, -1 if not since it was restored; and a count since then
+CREATED, TOUCHED, SOURCE, ENTERED, REMOVED, RESTORED, ALARMS = range(7)
 NEVER = -1
 
-PLACES = ("entered", "entered before", "source", "source before", "created", "touched", "stalest", "barest")
-"""Hosts that matter: those broken into last, from which it was done, where a process or traffic was noticed last, the host
-of users that was restored longest ago, and the one with the fewest decoys."""
-ENTERED_1, ENTERED_2, SOURCE_1, SOURCE_2, CREATED_1, TOUCHED_1, STALEST, BAREST = range(len(PLACES))
+PLACES = ("entered", "entered before", "source", "source before", "created", "touched", "stalest")
+"""Hosts that matter: those broken into last, from which it was done, where a process or traffic was noticed last, and
+the host of users that was restored longest ago."""
+ENTERED_1, ENTERED_2, SOURCE_1, SOURCE_2, CREATED_1, TOUCHED_1, STALEST = range(len(PLACES))
 NUM_RESTORES, NUM_REMOVES = STALEST + 1, TOUCHED_1 + 1
 USEFUL = (
     "Sleep",
     *(f"Restore {name}" for name in PLACES[:NUM_RESTORES]),
     *(f"Remove {name}" for name in PLACES[:NUM_REMOVES]),
-    "DeployDecoy barest",
-    "BlockTrafficZone against policy",
-    "AllowTrafficZone by policy",
 )
-"""The useful actions, by name."""
+"""The useful actions, by name. Decoys and blocked traffic are not among them: they take time, and make Red harder to see."""
 NUM_USEFUL = len(USEFUL)
 WAIT, RESTORES, REMOVES = 0, 1, 1 + NUM_RESTORES
-DEPLOYS = REMOVES + NUM_REMOVES
-BLOCKS, ALLOWS = DEPLOYS + 1, DEPLOYS + 2
 
 # A row of bytes: three of each place, then what there is to say of the agent and its zones
 AGE, SINCE, MARKS = range(3)
@@ -70,11 +58,10 @@ PLACE_BYTES = 3
 AGENT = PLACE_BYTES * len(PLACES)
 (
     PHASE, CLOCK, ALERT, BREAK_INS, COUNT_ENTERED, COUNT_SOURCE, COUNT_CREATED, COUNT_TOUCHED, USERS, SERVERS,
-    TO_BLOCK, TO_ALLOW,
-) = range(AGENT + 1, AGENT + 13)  # fmt: skip
-ROW_BYTES = AGENT + 13
+) = range(AGENT + 1, AGENT + 11)  # fmt: skip
+ROW_BYTES = AGENT + 11
 NO_AGE, OLDEST = 255, 254
-_SERVER, _DECOY_SHIFT, _ALARM_SHIFT, _REMOVED, _FEW = 1, 1, 3, 32, 3
+_SERVER, _REMOVED, _ALARM_SHIFT, _FEW = 1, 2, 2, 3
 
 MEMORY = np.dtype(
     [
@@ -84,7 +71,7 @@ MEMORY = np.dtype(
         ("left", np.int8, (NUM_BLUE,)),  # steps until its action takes effect, 0 where none is under way
         ("kind", np.int8, (NUM_BLUE,)), ("area", np.int8, (NUM_BLUE,)), ("slot", np.int8, (NUM_BLUE,)),
         ("there", np.int32, (NUM_AREAS,)),  # hosts that there are, as a mask of slots
-        ("seen", np.int32, (NUM_AREAS, SLOTS, 8)),
+        ("seen", np.int32, (NUM_AREAS, SLOTS, 7)),
         ("meant", np.int16, (NUM_BLUE, NUM_USEFUL)),  # all actions: which one each useful one is now, -1 if none
     ],
     align=True,
@@ -112,7 +99,7 @@ def forget(memory, area, slot):
     for what in range(RESTORED):
         memory.seen[area, slot, what] = NEVER
     memory.seen[area, slot, RESTORED] = memory.clock
-    memory.seen[area, slot, DECOYS] = memory.seen[area, slot, ALARMS] = 0
+    memory.seen[area, slot, ALARMS] = 0
 
 
 @rule
@@ -133,8 +120,6 @@ def act(memory, b, action):
         forget(memory, area, slot)
     elif kind == REMOVE:
         memory.seen[area, slot, REMOVED] = memory.clock
-    elif kind == DEPLOY:
-        memory.seen[area, slot, DECOYS] += 1
 
 
 @rule
@@ -176,7 +161,6 @@ def put_place(memory, rows, i, b, place, key, what):
     now, since = int(memory.clock), int(memory.seen[area, slot, RESTORED])
     when = int(memory.seen[area, slot, what])
     marks = _SERVER if slot < MOST_SERVERS else 0
-    marks |= min(int(memory.seen[area, slot, DECOYS]), _FEW) << _DECOY_SHIFT
     marks |= min(int(memory.seen[area, slot, ALARMS]), _FEW) << _ALARM_SHIFT
     if memory.seen[area, slot, REMOVED] > memory.seen[area, slot, CREATED]:
         marks |= _REMOVED
@@ -195,7 +179,7 @@ def mean(memory, b, action, kind, key):
 def look(memory, words, i, b, rows):
     """Find the places of an agent, write its row, and what its useful actions mean."""
     entered = entered_before = source = source_before = created = touched = -1
-    stalest = barest = 1 << 60
+    stalest = 1 << 60
     counts_entered = counts_source = counts_created = counts_touched = users = servers = 0
     first, last = int(FIRST_AREA[b]), int(FIRST_AREA[b + 1])
     for area in range(first, last):
@@ -228,7 +212,6 @@ def look(memory, words, i, b, rows):
                 touched = max(touched, 64 * int(memory.seen[area, slot, TOUCHED]) + host)
             if slot >= MOST_SERVERS:
                 stalest = min(stalest, 64 * int(memory.seen[area, slot, RESTORED]) + host)
-            barest = min(barest, 64 * int(memory.seen[area, slot, DECOYS]) + host)
     put_place(memory, rows, i, b, ENTERED_1, entered, ENTERED)
     put_place(memory, rows, i, b, ENTERED_2, entered_before, ENTERED)
     put_place(memory, rows, i, b, SOURCE_1, source, SOURCE)
@@ -236,47 +219,25 @@ def look(memory, words, i, b, rows):
     put_place(memory, rows, i, b, CREATED_1, created, CREATED)
     put_place(memory, rows, i, b, TOUCHED_1, touched, TOUCHED)
     put_place(memory, rows, i, b, STALEST, stalest, TOUCHED)
-    put_place(memory, rows, i, b, BAREST, barest, TOUCHED)
     keys = (entered, entered_before, source, source_before, created, touched, stalest)
     for k in range(NUM_RESTORES):
         mean(memory, b, RESTORES + k, RESTORE, keys[k])
     for k in range(NUM_REMOVES):
         mean(memory, b, REMOVES + k, REMOVE, keys[k])
     mean(memory, b, WAIT, SLEEP, 0)
-    mean(memory, b, DEPLOYS, DEPLOY, barest)
-    put_zones(memory, words, i, b, rows)
+    put_zones(memory, int(words[i, b, 0]) & PHASE_MASK, i, b, rows)
     rows[i, b, COUNT_ENTERED], rows[i, b, COUNT_SOURCE] = counts_entered, counts_source
     rows[i, b, COUNT_CREATED], rows[i, b, COUNT_TOUCHED] = counts_created, counts_touched
     rows[i, b, USERS], rows[i, b, SERVERS] = users, servers
 
 
 @rule
-def put_zones(memory, words, i, b, rows):
-    """Write what there is to say of an agent and its zones, and which traffic it may put right."""
-    phase, first = int(words[i, b, 0]) & PHASE_MASK, int(FIRST_AREA[b])
-    to_block = to_allow = 0
-    memory.meant[b, BLOCKS] = memory.meant[b, ALLOWS] = -1
-    for k in range(int(FIRST_AREA[b + 1]) - first):
-        zone, word = int(_AREA_ZONE[first + k]), int(words[i, b, k])
-        road = k * (NUM_ZONES - 1)
-        for rank in range(NUM_ZONES):
-            if BY_NAME[rank] == zone:
-                continue
-            blocked, should_be = (word >> (BLOCKS_SHIFT + rank)) & 1, int(POLICY[phase, zone, rank])
-            if should_be and not blocked:
-                to_block += 1
-                if memory.meant[b, BLOCKS] < 0:
-                    memory.meant[b, BLOCKS] = int(_FIRST_ACTION[b, BLOCK]) + road
-            if blocked and not should_be:
-                to_allow += 1
-                if memory.meant[b, ALLOWS] < 0:
-                    memory.meant[b, ALLOWS] = int(_FIRST_ACTION[b, ALLOW]) + road
-            road += 1
+def put_zones(memory, phase, i, b, rows):
+    """Write what there is to say of an agent and its zones as a whole."""
     now, alert = int(memory.clock), int(memory.alert[b])
     rows[i, b, AGENT], rows[i, b, PHASE], rows[i, b, CLOCK] = b, phase, min(now // 2, OLDEST)
     rows[i, b, ALERT] = min(now - alert, OLDEST) if alert >= 0 else NO_AGE
     rows[i, b, BREAK_INS] = min(int(memory.break_ins[b]), OLDEST)
-    rows[i, b, TO_BLOCK], rows[i, b, TO_ALLOW] = to_block, to_allow
 
 
 @rule
@@ -319,18 +280,23 @@ def translate(memories, first, last, useful, actions):
             actions[i, b] = _FIRST_ACTION[b, SLEEP] if meant < 0 else meant
 
 
+def place_since(rows: np.ndarray, place: int) -> np.ndarray:
+    """Steps since the host of a place was restored, 254 at most; 255 where there is none."""
+    return rows[..., PLACE_BYTES * place + SINCE]
+
+
 # What a policy sees of a row
 _HALF_LIVES = (3.0, 12.0, 48.0)
 NUM_AGES = len(_HALF_LIVES)
 AGES = np.array(
     [[0.0 if age == NO_AGE else 0.5 ** (age / life) for life in _HALF_LIVES] for age in range(256)], np.float32
 )
-PLACE_NUMBERS = 2 * NUM_AGES + 5
+PLACE_NUMBERS = 2 * NUM_AGES + 4
 NUM_PHASES = 3
-_SCALES = np.array([256, 8, 4, 4, 4, 4, 30, 18, 8, 8], np.float32)
+_SCALES = np.array([256, 8, 4, 4, 4, 4, 30, 18], np.float32)
 _SCALED = np.array(
     [
-        CLOCK, BREAK_INS, COUNT_ENTERED, COUNT_SOURCE, COUNT_CREATED, COUNT_TOUCHED, USERS, SERVERS, TO_BLOCK, TO_ALLOW,
+        CLOCK, BREAK_INS, COUNT_ENTERED, COUNT_SOURCE, COUNT_CREATED, COUNT_TOUCHED, USERS, SERVERS,
     ]
 )  # fmt: skip
 NUM_NUMBERS = PLACE_NUMBERS * len(PLACES) + NUM_BLUE + NUM_PHASES + NUM_AGES + len(_SCALED)
@@ -350,10 +316,9 @@ def decode_rows(rows, numbers):
             at += 2 * NUM_AGES
             numbers[i, at] = rows[i, row + SINCE] != NO_AGE
             numbers[i, at + 1] = marks & _SERVER
-            numbers[i, at + 2] = ((marks >> _DECOY_SHIFT) & _FEW) / np.float32(_FEW)
-            numbers[i, at + 3] = ((marks >> _ALARM_SHIFT) & _FEW) / np.float32(_FEW)
-            numbers[i, at + 4] = marks & _REMOVED != 0
-            at += 5
+            numbers[i, at + 2] = ((marks >> _ALARM_SHIFT) & _FEW) / np.float32(_FEW)
+            numbers[i, at + 3] = marks & _REMOVED != 0
+            at += 4
         numbers[i, at + rows[i, AGENT]] = 1.0
         numbers[i, at + NUM_BLUE + rows[i, PHASE]] = 1.0
         at += NUM_BLUE + NUM_PHASES

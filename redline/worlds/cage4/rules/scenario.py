@@ -39,6 +39,9 @@ MOST_GREEN = 8 * MOST_USERS
 ROUTER = SLOTS  # the slot of routers and of the internet host, on which nobody acts
 
 RED_OWNER = np.array([next((a for a, zones in enumerate(RED_ZONES) if z in zones), -1) for z in range(NUM_ZONES)])
+NOBODY = NUM_BLUE
+BLUE_OWNER = np.array([next((b for b, zones in enumerate(BLUE_ZONES) if z in zones), NOBODY) for z in range(NUM_ZONES)])
+"""The defender of each zone; NOBODY looks after the contractors and the internet."""
 RED_REACH = np.array([sum(1 << z for z in zones) for zones in RED_ZONES])
 """The zones of each Red agent, as a mask."""
 PARENT = np.array([IN, RA, IN, RB, IN, IN, PA, PA, -1])
