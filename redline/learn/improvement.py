@@ -42,13 +42,16 @@ class Improvement:
     """Gradient steps that teach the switches."""
     rounds: int = 1
     """Times to do all of this."""
+    aside: int = 0
+    """Information states to look at beside the policy's path, where only actions lead that it does not take. What is
+    taught must then be no worse, by two standard errors, since much of it shows only rounds later."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         at_least(1, episodes=self.episodes, states=self.states, least_visits=self.least_visits, horizon=self.horizon)
         at_least(1, tries=self.tries, finalists=self.finalists, rounds=self.rounds, attempts=self.attempts)
         at_least(2, deciding=self.deciding, judging=self.judging)
-        at_least(0, lessons=self.lessons)
+        at_least(0, lessons=self.lessons, aside=self.aside)
         if any(length < 1 for length in self.lengths):
             raise RedlineError(f"An episode cannot have {min(self.lengths)} steps. Try --lengths 30,50,100.")
 
@@ -112,9 +115,9 @@ class Progress:
         """Parts that are over: each round looks for switches, then takes those that do better."""
         return 2 * len(self.gains) + (self.switches is not None)
 
-    def goes_on(self, rounds: int) -> bool:
-        """Whether there is a round to come. One that takes nothing is the last."""
-        return len(self.gains) < rounds and all(each.taken for each in self.gains)
+    def goes_on(self, how: Improvement) -> bool:
+        """Whether there is a round to come. One that takes nothing is the last, unless it has looked aside."""
+        return len(self.gains) < how.rounds and (how.aside > 0 or all(each.taken for each in self.gains))
 
 
 START = Progress()

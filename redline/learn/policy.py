@@ -188,3 +188,11 @@ class Policy:
         self.network.load_state_dict(weights)
         if self.normaliser is not None and NORMALISER in arrays:
             self.normaliser.restore(arrays[NORMALISER])
+
+
+def copy_of(policy: Policy) -> Policy:
+    """Another policy that plays alike, of the usual kind of network."""
+    sizes = policy.network.sizes
+    copy = Policy(policy.encoding, policy.head, sizes.hidden, sizes.shared)
+    copy.load(policy.arrays())
+    return copy

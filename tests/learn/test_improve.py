@@ -11,12 +11,15 @@ import torch
 
 from redline.cli import main
 from redline.errors import RedlineError
+from redline.learn.aside import look_aside
+from redline.learn.distil import distil
 from redline.learn.evaluate import load_policy
 from redline.learn.heads.categorical import Categorical
-from redline.learn.improve import distil, improve, visit
+from redline.learn.improve import improve
 from redline.learn.improvement import Improvement
 from redline.learn.improving import begun, improve_in
 from redline.learn.judge import Arena, Judge, Likeliest, weights_by_age
+from redline.learn.moments import visit
 from redline.learn.policy import Policy
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown
@@ -170,13 +173,38 @@ def test_the_judge_plays_whole_episodes_and_the_same_for_everybody():
     assert (judge.scores(worst()) == scores).all()
 
 
+def test_looking_aside_teaches_what_to_do_where_the_policy_never_comes():
+    policy, how = worst(), dataclasses.replace(QUICK, aside=8)
+    path = visit(policy, ARENA, 64, seed=3)
+    before = policy.arrays()
+    taught = look_aside(policy, ARENA, how, np.random.SeedSequence(1), Stopwatch())
+    assert taught > 0
+    assert not all((policy.arrays()[name] == array).all() for name, array in before.items())
+    other = worst()
+    assert look_aside(other, ARENA, how, np.random.SeedSequence(1), Stopwatch()) == taught
+    assert same(other, policy)
+    on_path = Likeliest(policy).actions(path.observations) == Likeliest(worst()).actions(path.observations)
+    assert np.average(on_path, weights=path.visits) > 0.9
+
+
+def test_rounds_that_look_aside_go_on_from_every_part_to_the_same_end():
+    how, policy, kept = dataclasses.replace(QUICK, aside=4, rounds=2, margin=1e9, lessons=40), worst(), []
+    gains = improve(policy, ARENA, how, 1, Stopwatch(), keep=lambda progress: kept.append((progress, policy.arrays())))
+    assert len(gains) == 2  # though neither has taken anything
+    progress, arrays = kept[1]
+    other = worst()
+    other.load(arrays)
+    assert improve(other, ARENA, how, 1, Stopwatch(), progress=progress) == gains
+    assert same(other, policy)
+
+
 def test_masks_are_obeyed():
     arena = Arena("petri:jobshop/ft06", {})
     env = arena.make(1)
     torch.manual_seed(0)
     policy = Policy(env.encoding, Categorical(env.num_actions), (16,))
     how = dataclasses.replace(QUICK, episodes=4, states=3, least_visits=1, judging=4, lessons=20, tries=2, deciding=2)
-    gains = improve(policy, arena, how, 0, Stopwatch())
+    gains = improve(policy, arena, dataclasses.replace(how, aside=2), 0, Stopwatch())
     assert gains[0].states == 3
 
 
