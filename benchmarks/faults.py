@@ -199,7 +199,7 @@ def _trouble(fault: str, process: subprocess.Popen, folder: str) -> None:
     until = time.monotonic() + START
     while not Path(folder, "once").exists() and time.monotonic() < until and process.poll() is None:
         time.sleep(0.05)
-    if fault == "interrupt":
+    if process.poll() is None and fault == "interrupt":
         time.sleep(1.0)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     elif fault == "orphan":

@@ -85,6 +85,15 @@ class Experience:
             if num_actions is not None and masks.shape[1] != num_actions:
                 raise Unfit(f"its masks are of {masks.shape[1]} actions, not of {num_actions}")
 
+    def require_actor(self, arrays: Arrays, begun: Arrays) -> None:
+        """Refuse what an actor could not have kept, of one that has just begun with `begun`."""
+        require_like(arrays, {name: begun[name] for name in ("streams", "memories") if name in begun}, "actor")
+        if "memories" in arrays:
+            require_like(arrays, {"memories": begun["memories"]}, "actor")
+            require_numbers({"memories": arrays["memories"]}, "actor")
+        if "known" in arrays:
+            self.require_seen(arrays["known"], arrays.get("known_masks"))
+
     def require_done(self, actions: np.ndarray, shape: tuple[int, ...]) -> None:
         """Refuse actions [*shape, …] that cannot be chosen, counted from 0."""
         space = self._space

@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from redline.engines.faults import Faults, Supervisor
 from redline.learn.config import TrainConfig, settled
 from redline.learn.finite import require_finite
 from redline.learn.ppo import PPO
-from redline.learn.restoring import refusing, require_like, require_numbers, require_steps
+from redline.learn.restoring import Experience, refusing, require_like, require_numbers, require_steps
 from redline.learn.team_policy import AgentGroup, TeamActor, TeamPolicy, make_team_policy
 from redline.learn.train import (
     SLOW_COLLECT,
@@ -264,6 +265,11 @@ class TeamTrainer(Trainer):
                 require_numbers(saved, f"ppo.{k}")
                 require_like(saved, ppo.snapshot_arrays(), f"ppo.{k}")
                 ppo.restore(saved, values["orders"][k])
+            for k, actor in enumerate(self.team_actor.actors):
+                policy = self.policy.policies[k]
+                space = gym.spaces.Discrete(policy.head.num_outputs)
+                experience = Experience(policy.encoding, space, policy.head.num_outputs)
+                experience.require_actor(below(arrays, f"actor.{k}"), actor.snapshot())
             self.team_actor.restore(below(arrays, "actor"))
             self.step, self.episodes, self.number = values["step"], values["episodes"], values["number"]
         envs = below(arrays, "engine")

@@ -260,14 +260,7 @@ class Trainer:
         ppo, actor = below(arrays, "ppo"), below(arrays, "actor")
         require_numbers(ppo, "ppo")
         require_like(ppo, {name: array for name, array in self.ppo.snapshot_arrays().items() if name in ppo}, "ppo")
-        begun = self.actor.snapshot()
-        require_like(actor, {name: begun[name] for name in ("streams", "memories") if name in begun}, "actor")
-        require_numbers({name: actor[name] for name in ("memories",) if name in actor}, "actor")
-        if "memories" in actor:
-            require_like(actor, {"memories": self.actor.snapshot()["memories"]}, "actor")
-            require_numbers({"memories": actor["memories"]}, "actor")
-        if "known" in actor:
-            experience.require_seen(actor["known"], actor.get("known_masks"))
+        experience.require_actor(actor, self.actor.snapshot())
         experience.require_elite(below(arrays, "elite"), self.config.num_envs)
         for k in range(self.config.reuse):
             if saved := below(arrays, f"earlier.{k}"):

@@ -519,6 +519,20 @@ def test_envs_whose_worker_is_gone_cannot_be_saved_and_nothing_else_is_saved_ins
         engine.close()
 
 
+@pytest.mark.parametrize("name", ["pipes", "shared"])
+def test_a_worker_that_hangs_while_envs_are_saved_is_replaced_and_training_goes_on(name, capfd):
+    engine = simulated(name, Faults(step_deadline=1.0))
+    try:
+        engine.collect(Scripted(145), 3, Stopwatch())
+        os.kill(process_of(engine).pid, signal.SIGSTOP)
+        assert engine.snapshot() is None
+        engine.collect(Scripted(145), 3, Stopwatch())
+        assert engine.faults.restarts == 1
+        assert engine.snapshot() is not None
+    finally:
+        engine.close()
+
+
 # Plain vector envs
 
 

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from redline.errors import RedlineError
 from tests.fuzz.readers import NAMES, reader
 from tests.fuzz.states import Subject
 from tests.fuzz.trying import try_all
@@ -45,6 +46,15 @@ def test_a_state_that_no_training_came_to_is_refused_or_played_on(env: str) -> N
     with np.errstate(all="ignore"):
         let_through = [subject.try_one(random.Random(seed)) for seed in range(30)]
     assert not all(let_through)
+
+
+def test_observations_that_a_team_has_kept_are_looked_through() -> None:
+    subject = Subject("cage4?steps=40")
+    arrays, values = subject.moments[0]
+    kept = arrays["actor.0.known"].copy()
+    kept[0, -1] = 1 << 60
+    with pytest.raises(RedlineError, match="an agent that there is not"):
+        subject.trainer.restore({**arrays, "actor.0.known": kept}, values)
 
 
 def test_an_input_that_ends_the_process_is_told_and_the_next_is_tried() -> None:

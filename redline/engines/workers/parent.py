@@ -379,8 +379,8 @@ class EnvWorkers:
         return None if any(answer is None for answer in answers) else answers
 
     def _plain_answer(self, worker: WorkerProcess) -> Any:
-        if not worker.pipe.poll(self.faults.deadline):
-            raise EnvTrouble(f"Worker {worker.number} did not answer.")
+        if not worker.pipe.poll(self.faults.deadline) and worker.process is not None:
+            worker.process.kill()  # it hangs, and an answer that came late would be taken for another's
         try:
             return worker.pipe.recv()
         except (EOFError, OSError):
