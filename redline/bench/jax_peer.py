@@ -21,17 +21,17 @@ from redline.worlds.registry import make_env
 BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-5
 
 
-class Seen(NamedTuple):
+class JaxSeen(NamedTuple):
     """What the envs show: arrays [N, ...]."""
 
     obs: Any  # float32 [N, numbers]
     mask: Any  # bool [N, actions]
 
 
-class Steps(NamedTuple):
+class JaxSteps(NamedTuple):
     """What was collected: arrays [T, N, ...], or [n, ...] in a minibatch."""
 
-    seen: Seen
+    seen: JaxSeen
     actions: Any
     log_probs: Any
     values: Any
@@ -41,7 +41,7 @@ class Steps(NamedTuple):
     returns: Any
 
 
-class Optimizer(NamedTuple):
+class JaxAdam(NamedTuple):
     """Weights and what Adam remembers of their gradients."""
 
     weights: Any
@@ -50,18 +50,18 @@ class Optimizer(NamedTuple):
     count: Any
 
 
-class Going(NamedTuple):
+class JaxRun(NamedTuple):
     """All that one update hands to the next."""
 
-    optimizer: Optimizer
-    seen: Seen
+    optimizer: JaxAdam
+    seen: JaxSeen
     key: Any
 
 
 def jitted(config: TrainConfig, minibatches: int) -> Callable[[], int]:
     """One update at a call; returns the env steps it took."""
     jax.config.update("jax_cpu_enable_async_dispatch", False)  # or a callback may wait for what waits for it
-    envs = _Envs(config)
+    envs = _JaxEnvs(config)
     key, weights_key = jax.random.split(jax.random.PRNGKey(config.seed))
     sizes = [envs.first.obs.shape[1], *config.hidden]
     weights = {
@@ -69,7 +69,7 @@ def jitted(config: TrainConfig, minibatches: int) -> Callable[[], int]:
         "critic": _layers(jax.random.fold_in(weights_key, 1), [*sizes, 1]),
     }
     nothing = jax.tree.map(jnp.zeros_like, weights)
-    going = Going(Optimizer(weights, nothing, nothing, jnp.zeros((), jnp.int32)), envs.first, key)
+    going = JaxRun(JaxAdam(weights, nothing, nothing, jnp.zeros((), jnp.int32)), envs.first, key)
     update = jax.jit(lambda going: _update(going, envs, config, minibatches))
     state = [going]
 
@@ -80,7 +80,7 @@ def jitted(config: TrainConfig, minibatches: int) -> Callable[[], int]:
     return run
 
 
-class _Envs:
+class _JaxEnvs:
     """Our simulator as JAX calls it back."""
 
     def __init__(self, config: TrainConfig) -> None:
@@ -91,20 +91,20 @@ class _Envs:
         one = jax.ShapeDtypeStruct((config.num_envs,), jnp.float32)
         self._shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.first), one, one
 
-    def step(self, actions: Any) -> tuple[Seen, Any, Any]:
+    def step(self, actions: Any) -> tuple[JaxSeen, Any, Any]:
         """What follows on actions: what is seen, rewards, and 1 where the episode goes on."""
-        told: tuple[Seen, Any, Any] = io_callback(self._step, self._shapes, actions, ordered=True)
+        told: tuple[JaxSeen, Any, Any] = io_callback(self._step, self._shapes, actions, ordered=True)
         return told
 
-    def _step(self, actions: Any) -> tuple[Seen, np.ndarray, np.ndarray]:
+    def _step(self, actions: Any) -> tuple[JaxSeen, np.ndarray, np.ndarray]:
         obs, rewards, terminated, truncated, infos = self._env.step(np.asarray(actions, np.int64))
         live = np.logical_not(np.logical_or(terminated, truncated)).astype(np.float32)
         return self._seen(obs, infos), (rewards * self._scale).astype(np.float32), live
 
-    def _seen(self, obs: np.ndarray, infos: dict[str, Any]) -> Seen:
+    def _seen(self, obs: np.ndarray, infos: dict[str, Any]) -> JaxSeen:
         mask = infos.get("action_mask")
         everything = np.ones((1, self.num_actions), np.bool_)
-        return Seen(obs.astype(np.float32), everything if mask is None else mask.copy())
+        return JaxSeen(obs.astype(np.float32), everything if mask is None else mask.copy())
 
 
 def _layers(key: Any, sizes: list[int]) -> list[tuple[Any, Any]]:
@@ -121,12 +121,12 @@ def _through(layers: list[tuple[Any, Any]], numbers: Any) -> Any:
     return numbers @ weight + bias
 
 
-def _log_probs(weights: Any, seen: Seen) -> Any:
+def _log_probs(weights: Any, seen: JaxSeen) -> Any:
     logits = _through(weights["actor"], seen.obs)
     return jax.nn.log_softmax(jnp.where(seen.mask, logits, MASKED))
 
 
-def _update(going: Going, envs: _Envs, config: TrainConfig, minibatches: int) -> Going:
+def _update(going: JaxRun, envs: _JaxEnvs, config: TrainConfig, minibatches: int) -> JaxRun:
     """Collect once and learn from it."""
     key, acting, shuffling = jax.random.split(going.key, 3)
     seen, steps = _collect(going.optimizer.weights, going.seen, acting, envs, config)
@@ -134,16 +134,16 @@ def _update(going: Going, envs: _Envs, config: TrainConfig, minibatches: int) ->
     flat = jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[:1], config.num_envs, *x.shape[2:])), steps)
     flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), flat)
 
-    def epoch(optimizer: Optimizer, key: Any) -> tuple[Optimizer, None]:
+    def epoch(optimizer: JaxAdam, key: Any) -> tuple[JaxAdam, None]:
         order = jax.random.permutation(key, count)[: count - count % minibatches].reshape(minibatches, -1)
         return jax.lax.scan(lambda each, rows: (_learn(each, flat, rows, config.ppo), None), optimizer, order)
 
     optimizer, _ = jax.lax.scan(epoch, going.optimizer, jax.random.split(shuffling, config.ppo.epochs))
-    return Going(optimizer, seen, key)
+    return JaxRun(optimizer, seen, key)
 
 
-def _collect(weights: Any, seen: Seen, key: Any, envs: _Envs, config: TrainConfig) -> tuple[Seen, Steps]:
-    def step(seen: Seen, key: Any) -> tuple[Seen, tuple[Any, ...]]:
+def _collect(weights: Any, seen: JaxSeen, key: Any, envs: _JaxEnvs, config: TrainConfig) -> tuple[JaxSeen, JaxSteps]:
+    def step(seen: JaxSeen, key: Any) -> tuple[JaxSeen, tuple[Any, ...]]:
         log_probs = _log_probs(weights, seen)
         actions = jax.random.categorical(key, log_probs)
         chosen = jnp.take_along_axis(log_probs, actions[:, None], 1)[:, 0]
@@ -152,9 +152,9 @@ def _collect(weights: Any, seen: Seen, key: Any, envs: _Envs, config: TrainConfi
         return following, (seen, actions, chosen, values, rewards, live)
 
     last, told = jax.lax.scan(step, seen, jax.random.split(key, config.num_steps))
-    values, rewards, live = told[3:]
+    before, actions, log_probs, values, rewards, live = told
     advantages = _advantages(values, rewards, live, _through(weights["critic"], last.obs)[:, 0], config.ppo)
-    return last, Steps(*told[:3], values, rewards, live, advantages, advantages + values)
+    return last, JaxSteps(before, actions, log_probs, values, rewards, live, advantages, advantages + values)
 
 
 def _advantages(values: Any, rewards: Any, live: Any, last: Any, ppo: PPOConfig) -> Any:
@@ -166,7 +166,7 @@ def _advantages(values: Any, rewards: Any, live: Any, last: Any, ppo: PPOConfig)
     return jax.lax.scan(back, (jnp.zeros_like(last), last), (values, rewards, live), reverse=True)[1]
 
 
-def _learn(optimizer: Optimizer, flat: Steps, rows: Any, ppo: PPOConfig) -> Optimizer:
+def _learn(optimizer: JaxAdam, flat: JaxSteps, rows: Any, ppo: PPOConfig) -> JaxAdam:
     """One step of Adam on a minibatch."""
     part = jax.tree.map(lambda x: x[rows], flat)
     gradient = jax.grad(_loss)(optimizer.weights, part, ppo)
@@ -179,10 +179,10 @@ def _learn(optimizer: Optimizer, flat: Steps, rows: Any, ppo: PPOConfig) -> Opti
     weights = jax.tree.map(
         lambda w, m, s: w - pace * m / (jnp.sqrt(s) / correction + EPS), optimizer.weights, means, squares
     )  # fmt: skip
-    return Optimizer(weights, means, squares, count)
+    return JaxAdam(weights, means, squares, count)
 
 
-def _loss(weights: Any, part: Steps, ppo: PPOConfig) -> Any:
+def _loss(weights: Any, part: JaxSteps, ppo: PPOConfig) -> Any:
     log_probs = _log_probs(weights, part.seen)
     ratio = jnp.exp(jnp.take_along_axis(log_probs, part.actions[:, None], 1)[:, 0] - part.log_probs)
     advantages = (part.advantages - part.advantages.mean()) / (part.advantages.std() + 1e-8)

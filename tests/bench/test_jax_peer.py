@@ -10,7 +10,6 @@ from redline.bench.peers import jax_style
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, settled
 
-
 CONFIG = settled(TrainConfig(env="cage2", num_envs=4, num_steps=4, hidden=(4,), total_steps=16))
 
 
