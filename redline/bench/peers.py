@@ -1,4 +1,4 @@
-"""How others train: the same work done by a CleanRL-style loop and by Stable-Baselines3, for comparison in one run.
+"""How others train: the same work done by a CleanRL-style loop, Stable-Baselines3 and JAX, for comparison in one run.
 
 Each peer gets our compiled simulator as its env, so that what is compared is the training. Networks, batch sizes, epochs
 and minibatches are the same for all.
@@ -154,7 +154,17 @@ def stable_baselines3(config: TrainConfig) -> Contestant:
     return update
 
 
+def jax_style(config: TrainConfig) -> Contestant:
+    """Collecting and learning in one function that JAX compiles."""
+    try:
+        from redline.bench.jax_peer import jitted
+    except ImportError as error:
+        raise RedlineError(f"JAX is not installed. Try: {install('peers-jax')}") from error
+    return jitted(config, MINIBATCHES)
+
+
 PEERS: dict[str, Callable[[TrainConfig], Contestant]] = {
     "CleanRL-style loop": cleanrl_style,
     "Stable-Baselines3": stable_baselines3,
+    "JAX, one jitted function": jax_style,
 }

@@ -26,7 +26,7 @@ class Train:
     turns: int = 5
     """Turns of each contestant; the median counts."""
     peers: bool = True
-    """Measure the peers, too: a CleanRL-style loop, and Stable-Baselines3 where it is installed."""
+    """Measure the peers, too: a CleanRL-style loop; Stable-Baselines3 and JAX where they are installed."""
     engines: tuple[str, ...] = ()
     """Compare these engines instead, on any env: where sampling and training spend their time (20 envs unless said)."""
     seconds: float = 1.0

@@ -6,6 +6,8 @@ up from then on. Where observations hardly repeat, looking up is not worth it an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +16,7 @@ import numpy as np
 
 from redline.compiled.rng import seed_streams
 from redline.compiled.speed import kernel
+from redline.engines.settings import split
 from redline.learn.distinct import Distinct, as_words
 from redline.learn.heads.categorical import Categorical
 from redline.learn.heads.head import DrawTable, Head
@@ -27,6 +30,8 @@ REPEATS_WORTH_FINDING = 2.0
 """Steps per distinct observation below which looking up is given up, until it is tried again."""
 TRY_AGAIN = 20
 """Updates between two tries: a policy that has made up its mind meets the same observations again and again."""
+WORTH_SHARING = 128
+"""Observations for each thread from which on it is worth to wake them."""
 
 
 class Inferring(Protocol):
@@ -111,8 +116,17 @@ class Actor:
     """
 
     def __init__(
-        self, policy: Inferring, num_envs: int, seed: int, dedup: bool = True, deterministic: bool = False
+        self,
+        policy: Inferring,
+        num_envs: int,
+        seed: int,
+        dedup: bool = True,
+        deterministic: bool = False,
+        threads: int = 1,
     ) -> None:
+        """`threads` share observations that are asked about together, which changes no bit of steady answers."""
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, "actor") if threads > 1 else None
         dedup = dedup and not policy.memory_size  # who remembers may answer the same observation in another way
         self.policy, self.dedup, self._deterministic = policy, dedup, deterministic
         self._wanted = dedup
@@ -196,12 +210,25 @@ class Actor:
     def _fill(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray | None) -> None:
         """Ask about observations of every env, or of `envs`, and let it remember them."""
         if not self.remembers:
-            self._answers.fill(0, self.policy, obs, masks)
+            self._ask(0, obs, masks)
             return
         memories = self._memories if envs is None else self._memories[envs]
         self._answers.fill(0, self.policy, obs, masks, memories)
         if envs is not None:
             self._memories[envs] = memories
+
+    def _ask(self, first: int, obs: np.ndarray, masks: np.ndarray | None) -> None:
+        """Have answers from place `first` on, each thread asking about a share of the observations."""
+        answers, policy = self._answers, self.policy
+        if self._pool is None or len(obs) < self._threads * WORTH_SHARING or not policy.steady:
+            answers.fill(first, policy, obs, masks)
+            return
+
+        def ask(share: Sequence[int]) -> None:
+            part = slice(share[0], share[-1] + 1)
+            answers.fill(first + part.start, policy, obs[part], None if masks is None else masks[part])
+
+        list(self._pool.map(ask, split(range(len(obs)), self._threads)))
 
     @property
     def remembers(self) -> bool:
@@ -274,7 +301,7 @@ class Actor:
             self._answers = self._answers.grown(2 * needed)
         fresh, fresh_masks = obs[new], None if masks is None else masks[new]
         self._store(fresh, fresh_masks)
-        self._answers.fill(self._evaluated, self.policy, fresh, fresh_masks)
+        self._ask(self._evaluated, fresh, fresh_masks)
         self._evaluated = needed
 
     def snapshot(self) -> dict[str, np.ndarray]:

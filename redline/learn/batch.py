@@ -43,11 +43,13 @@ def parts(batch: Minibatch[np.ndarray], size: int) -> Iterator[Minibatch[np.ndar
     if len(batch.rows) <= size:
         yield batch
         return
-    order = np.argsort(batch.pair_rows, kind="stable")
-    pair_rows = batch.pair_rows[order]
+    in_order = bool((batch.pair_rows[1:] >= batch.pair_rows[:-1]).all())  # their parts need no copies then
+    order = None if in_order else np.argsort(batch.pair_rows, kind="stable")
+    pair_rows = batch.pair_rows if order is None else batch.pair_rows[order]
     for first in range(0, len(batch.rows), size):
         part = slice(first, first + size)
-        pairs = order[slice(*np.searchsorted(pair_rows, (first, first + size)))]
+        within = slice(*np.searchsorted(pair_rows, (first, first + size)))
+        pairs: slice | np.ndarray = within if order is None else order[within]
         yield batch._replace(
             rows=batch.rows[part],
             visits=batch.visits[part],

@@ -21,6 +21,7 @@ from redline.learn.gae import gae, normalised, vtrace
 from redline.learn.gradient import ByHand, Piece, Table, by_hand_way
 from redline.learn.imitation import Demonstrations
 from redline.learn.loss import Loss, ppo_loss, total
+from redline.learn.network.compiled_pass import Scratch
 from redline.learn.policy import Policy
 from redline.learn.reuse import as_seen_today
 from redline.learn.scale import Scale
@@ -57,6 +58,7 @@ class PPO:
         self.by_hand = can_be if by_hand is None else by_hand
         self._way = by_hand_way(policy) if self.by_hand else None
         self._cut: tuple[object, list[Piece]] | None = None
+        self._scratch = Scratch()
         self.optimizer = Adam(policy.weights, config.learning_rate, eps=1e-5)
         self._rng = np.random.default_rng(seed)
         self.scale = Scale()
@@ -298,11 +300,12 @@ class PPO:
         """
         weights, config = self.policy.weights, self._settings
         assert weights.grad is not None
-        grads = [weights.grad] if len(pieces) == 1 else list(torch.empty(len(pieces), weights.numel()))
+        single = len(pieces) == 1
+        grads = weights.grad[None] if single else self._scratch.take("piece", len(pieces), weights.numel())
         spread = self._pool.map if self._pool is not None and len(pieces) > 1 else map
         found = list(spread(lambda piece, grad: way.write(piece, weights, grad, config), pieces, grads))
-        if len(pieces) > 1:
-            torch.sum(torch.stack(grads), dim=0, out=weights.grad)
+        if not single:
+            torch.sum(grads, dim=0, out=weights.grad)
         at_work = 1 if spread is map else min(self._threads, len(pieces))
         spent = zip(*(each[1:] for each in found), strict=True)
         for name, nanoseconds in zip(("loss", "backward", "both"), spent, strict=True):

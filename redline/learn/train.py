@@ -81,7 +81,7 @@ class Trainer:
         except BaseException:
             self.engine.close()
             raise
-        self.actor = Actor(self.policy, config.num_envs, action_seed, config.dedup)
+        self.actor = Actor(self.policy, config.num_envs, action_seed, config.dedup, threads=self.threads)
         self.actor.watch = self.watch
         self.ppo = PPO(
             self.policy, config.ppo, order_seed, config.dedup, self.threads, False if config.compile else None,

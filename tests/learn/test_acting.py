@@ -6,7 +6,7 @@ import torch
 
 from redline.engines import make_engine
 from redline.engines.lockstep import Lockstep
-from redline.learn.acting import TRY_AGAIN, Actor
+from redline.learn.acting import TRY_AGAIN, WORTH_SHARING, Actor
 from redline.learn.config import TrainConfig
 from redline.learn.heads.categorical import Categorical
 from redline.learn.network import steady_pass
@@ -382,3 +382,13 @@ def test_lookups_that_were_given_up_are_tried_again():
         wanted.append(actor.dedup)
         actor.observations()
     assert wanted == [True] + [False] * (TRY_AGAIN - 1) + [True] * (TRY_AGAIN + 1)
+
+
+@pytest.mark.parametrize("dedup", [True, False])
+def test_threads_that_share_the_asking_change_no_bit(dedup):
+    obs = np.random.default_rng(0).normal(size=(2 * WORTH_SHARING + 1, 4)).astype(np.float32)
+    masks = random_masks(len(obs))
+    policy = opinionated_policy(1.0)
+    alone, shared = (Actor(policy, len(obs), 1, dedup, threads=threads).act(obs, masks) for threads in (1, 2))
+    for one, other in zip(alone, shared, strict=True):
+        np.testing.assert_array_equal(one, other)
