@@ -51,6 +51,7 @@ SMALLER: dict[str, dict[str, str]] = {  # the longest beginning of a command cou
     "train --resume": {},
     "train petri:": SMALL_NET,
     "play": {},
+    "play cage4": {"--steps": "20"},
     "train cage2 --total-steps 500000 --seeds": SMALL_SWEEP,
     "sweep": SMALL_SWEEP,
     "sweep cage2 --learning-rate 1e-4..1e-2": {**SMALL_SWEEP, "--random": "2"},

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from redline.report.draw import escape, fixed, markup_of, short, to_svg
+from redline.report.draw import Shape, escape, fixed, markup_of, short, to_svg
 from redline.report.film import Film, Frame, Scene
 from redline.report.page import Section, for_screen, write_page
 
@@ -109,14 +109,27 @@ def _facts(frame: Frame) -> str:
 
 def _data(film: Film) -> str:
     """All frames as JSON that is safe inside a script element."""
-    pieces: dict[str, int] = {}
-    images: dict[str, int] = {}
+    pieces, images = _Pieces(), dict[str, int]()
     frames = [_frame(frame, total, pieces, images) for frame, total in zip(film.frames, film.returns(), strict=True)]
-    data = {"frames": frames, "pieces": list(pieces), "images": list(images)}
+    data = {"frames": frames, "pieces": list(pieces.found), "images": list(images)}
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _frame(frame: Frame, total: float, pieces: dict[str, int], images: dict[str, int]) -> dict[str, Any]:
+class _Pieces:
+    """Pictures of layers, each stored once. Shapes that a film shows again and again are drawn once, too."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, int] = {}
+        self._drawn: dict[int, int] = {}  # by identity: the film holds them as long as we are at it
+
+    def number(self, shapes: Sequence[Shape]) -> int:
+        """The number of the picture of these shapes."""
+        if id(shapes) not in self._drawn:
+            self._drawn[id(shapes)] = self.found.setdefault(markup_of(shapes), len(self.found))
+        return self._drawn[id(shapes)]
+
+
+def _frame(frame: Frame, total: float, pieces: _Pieces, images: dict[str, int]) -> dict[str, Any]:
     return {
         "title": frame.title,
         "facts": [list(fact) for fact in frame.facts],
@@ -125,7 +138,7 @@ def _frame(frame: Frame, total: float, pieces: dict[str, int], images: dict[str,
         "reasons": [[why, _points(points)] for why, points in frame.reasons],
         "likeliest": [[each.name, round(each.chance, 4), each.taken] for each in frame.likeliest],
         "value": None if frame.value is None else fixed(frame.value),
-        "layers": {name: pieces.setdefault(markup_of(shapes), len(pieces)) for name, shapes in frame.layers.items()},
+        "layers": {name: pieces.number(shapes) for name, shapes in frame.layers.items()},
         "image": None if frame.image is None else images.setdefault(_url(frame.image), len(images)),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -54,6 +55,12 @@ ROWS = ((CN, IN), (RA, RB), (OA, OB), (PA, AD), (OF,))
 """Zones as they stand in the picture: the way Red takes leads down."""
 ACCESS = ("", "Red is a user", "Red is root")
 ACCESS_LOOKS = (("soft", 1.0), ("gold", 0.75), ("red", 0.8))
+ALARM_LOOKS = {
+    (True, True): ("process and traffic", "red", 0.8),
+    (True, False): ("process", "orange", 0.8),
+    (False, True): ("traffic", "sky", 0.8),
+    (False, False): ("nothing noticed", "soft", 1.0),
+}
 SIDE, CELL, PANEL_WIDTH, PANEL_HEIGHT, GAP, TOP = 15, 18, 194, 92, 10, 34
 WIDTH = 2 * PANEL_WIDTH + GAP
 TRUTH, SEEN = "truth", "seen"
@@ -123,7 +130,11 @@ def _frame(t: int, step: WatchedStep, hosts: Sequence[int]) -> Frame:
 
 
 def _name(shown: Shown, host: int) -> str:
-    return host_name(int(shown.truth.host_zone[0, host]), int(shown.slots[host])).replace("_subnet", "")
+    return _plain(int(shown.truth.host_zone[0, host]), int(shown.slots[host]))
+
+
+def _plain(zone: int, slot: int) -> str:
+    return host_name(zone, slot).replace("_subnet", "")
 
 
 def blue_words(shown: Shown, b: int) -> str:
@@ -185,6 +196,7 @@ def _moments(notes: Sequence[Shown]) -> list[Moment]:
 # The maps
 
 
+@functools.cache
 def _corner(zone: int) -> tuple[float, float]:
     """Where the panel of a zone begins."""
     row, column = next((r, row.index(zone)) for r, row in enumerate(ROWS) if zone in row)
@@ -202,15 +214,21 @@ def _ground(title: str) -> Drawing:
     return Drawing(title, WIDTH, TOP + len(ROWS) * (PANEL_HEIGHT + GAP), shapes)
 
 
-def _layers(shown: Shown, hosts: Sequence[int], played: bool) -> dict[str, list[Shape]]:
+def _layers(shown: Shown, hosts: Sequence[int], played: bool) -> dict[str, Sequence[Shape]]:
     """A layer for each host and for each zone's blocks, in both views."""
-    layers: dict[str, list[Shape]] = {}
+    layers: dict[str, Sequence[Shape]] = {}
     worked_on = {target for kind, target, _, _ in shown.blue if kind not in (SLEEP, MONITOR, ALLOW, BLOCK)}
     attacked = {target for kind, target in shown.red if kind > 0}
-    for h in hosts:
-        framed = played and h in worked_on
-        layers[f"{TRUTH} {h}"] = _true_host(shown, h, framed, played and h in attacked)
-        layers[f"{SEEN} {h}"] = _seen_host(shown, h, framed)
+    truth = shown.truth
+    facts = zip(
+        hosts, truth.host_zone[0, hosts].tolist(), shown.slots[hosts].tolist(), truth.access[0, hosts].tolist(),
+        truth.reliability[0, hosts].tolist(), truth.decoys[0, hosts].tolist(), truth.ot_off[0, hosts].tolist(),
+        truth.creation[0, hosts].tolist(), truth.connection[0, hosts].tolist(), strict=True,
+    )  # fmt: skip
+    for h, zone, slot, held, reliability, decoys, ot_off, created, touched in facts:
+        framed, hit = played and h in worked_on, played and h in attacked
+        layers[f"{TRUTH} {h}"] = _true_host(zone, slot, held, reliability, decoys, ot_off, framed, hit)
+        layers[f"{SEEN} {h}"] = _seen_host(zone, slot, created, touched, framed)
     for zone in range(NUM_ZONES):
         blocked = [SHORT[z] for z in range(NUM_ZONES) if shown.truth.blocks[0, zone, z]]
         x, y = _corner(zone)
@@ -220,34 +238,31 @@ def _layers(shown: Shown, hosts: Sequence[int], played: bool) -> dict[str, list[
     return layers
 
 
-def _place(shown: Shown, host: int) -> tuple[float, float]:
+def _place(zone: int, slot: int) -> tuple[float, float]:
     """Where the square of a host begins."""
-    (x, y), slot = _corner(int(shown.truth.host_zone[0, host])), int(shown.slots[host])
+    x, y = _corner(zone)
     row, column = (0, slot) if slot < MOST_SERVERS else (1, slot - MOST_SERVERS)
     return x + 8 + CELL * column, y + 40 + (CELL + 6) * row
 
 
-def _true_host(shown: Shown, host: int, framed: bool, attacked: bool) -> list[Shape]:
-    truth, (x, y) = shown.truth, _place(shown, host)
-    held, reliability, decoys = int(truth.access[0, host]), int(truth.reliability[0, host]), int(truth.decoys[0, host])
+@functools.cache
+def _true_host(
+    zone: int, slot: int, held: int, reliability: int, decoys: int, ot_off: int, framed: bool, attacked: bool
+) -> Sequence[Shape]:
+    x, y = _place(zone, slot)
     words = [ACCESS[held] or "clean", f"services {reliability} % reliable" if reliability < 100 else ""]
-    words += [f"{decoys} decoys" if decoys else "", "OT service stopped" if truth.ot_off[0, host] else ""]
-    shapes = _square(x, y, *ACCESS_LOOKS[held], f"{_name(shown, host)}: {', '.join(filter(None, words))}", framed)
+    words += [f"{decoys} decoys" if decoys else "", "OT service stopped" if ot_off else ""]
+    shapes = _square(x, y, *ACCESS_LOOKS[held], f"{_plain(zone, slot)}: {', '.join(filter(None, words))}", framed)
     if reliability < 100:
         shapes.append(Box(x, y + SIDE - 4, SIDE, 4, "orange"))
     shapes += [Circle(x + 3.5 + 5 * k, y + 3.5, 2, "green") for k in range(min(decoys, 3))]
     return [*shapes, Circle(x + SIDE / 2, y + SIDE / 2 + 1, 3, "ink")] if attacked else shapes
 
 
-def _seen_host(shown: Shown, host: int, framed: bool) -> list[Shape]:
-    created, touched = bool(shown.truth.creation[0, host]), bool(shown.truth.connection[0, host])
-    words = {(1, 1): "process and traffic", (1, 0): "process", (0, 1): "traffic"}.get(
-        (created, touched), "nothing noticed"
-    )
-    colour, opacity = {(1, 1): ("red", 0.8), (1, 0): ("orange", 0.8), (0, 1): ("sky", 0.8)}.get(
-        (created, touched), ("soft", 1.0)
-    )
-    return _square(*_place(shown, host), colour, opacity, f"{_name(shown, host)}: {words}", framed)
+@functools.cache
+def _seen_host(zone: int, slot: int, created: bool, touched: bool, framed: bool) -> Sequence[Shape]:
+    words, colour, opacity = ALARM_LOOKS[created, touched]
+    return _square(*_place(zone, slot), colour, opacity, f"{_plain(zone, slot)}: {words}", framed)
 
 
 def _square(x: float, y: float, colour: str, opacity: float, tip: str, framed: bool) -> list[Shape]:
