@@ -14,6 +14,7 @@ import gymnasium as gym
 from redline.errors import RedlineError
 from redline.learn.evaluate import Trained
 from redline.learn.watching import PolicyPlayer, WatchedEpisode, watch
+from redline.processes import ends_in_time
 from redline.report.film import Play, play_of
 from redline.runs import CHECKPOINTS
 from redline.worlds.batch import encoding_of
@@ -42,7 +43,7 @@ def watch_trained(
         player = PolicyPlayer(trained.policy, seed, deterministic)
         return play, watch(made, name, player, seed, who=who or name_of(trained), note=play.note, options=options)
     finally:
-        made.close()
+        ends_in_time(made.close)
 
 
 def watch_player(
@@ -59,7 +60,7 @@ def watch_player(
         chosen = play.player(player, env, seed, made)
         return play, watch(made, name, chosen, seed, who=player, note=play.note, options=options)
     finally:
-        made.close()
+        ends_in_time(made.close)
 
 
 def watch_several(trained: Trained, most: int, seconds: float, seed: int) -> tuple[Play, list[WatchedEpisode]]:
@@ -79,7 +80,7 @@ def watch_several(trained: Trained, most: int, seconds: float, seed: int) -> tup
                 )
             )  # fmt: skip
     finally:
-        made.close()
+        ends_in_time(made.close)
     return play, episodes
 
 
@@ -105,7 +106,7 @@ def _stage(name: str, options: dict[str, Any], trained: Trained | None, pictures
             drawn = make_single(name, **{**options, "render_mode": PICTURES})
             drawn.reset(seed=0)
             drawn.render()
-            made.close()
+            ends_in_time(made.close)
             made = drawn
     return play_of(world), made
 
