@@ -23,7 +23,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-LIMIT, START, GRACE, STEPS, NUM_ENVS = 20.0, 180.0, 5.0, 256, 4
+LIMIT, START, GRACE, STEPS, NUM_ENVS = 60.0, 180.0, 5.0, 256, 4
 """Seconds after the fault, until envs play, and for processes to end; steps of each env."""
 MARK = "REDLINE_FAULTS_MARK"
 FAULTS = {

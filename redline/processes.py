@@ -24,6 +24,8 @@ from multiprocessing.process import BaseProcess
 from typing import Generic, NamedTuple, TypeVar
 
 MOST_FILES = 1 << 20
+CLOSE_SECONDS = 5.0
+"""Time for an env to close."""
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 _environment_lock = threading.Lock()
@@ -151,6 +153,19 @@ def _end_group_with(leader: int, main: int, folder: str | None) -> None:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         os._exit(0)
+
+
+def ends_in_time(work: Callable[[], object], seconds: float = CLOSE_SECONDS) -> bool:
+    """Do something that may never come to an end. Returns whether it did; what goes wrong in it matters to nobody."""
+    done = threading.Event()
+
+    def run() -> None:
+        with contextlib.suppress(BaseException):
+            work()
+        done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    return done.wait(seconds)
 
 
 def own_children() -> set[int]:

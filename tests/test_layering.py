@@ -114,7 +114,7 @@ def test_making_an_env_loads_nothing_that_trains_or_draws():
         [sys.executable, "-c", script], cwd=PACKAGE.parent, capture_output=True, text=True, check=True
     )
     parts = {name.split(".")[1] for name in done.stdout.split()}
-    assert parts <= {"compiled", "errors", "threads", "version", "worlds"}
+    assert parts <= {"compiled", "errors", "files", "threads", "version", "worlds"}
 
 
 def private_names_imported(path: Path) -> set[str]:

@@ -14,7 +14,7 @@ ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "---" no
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
-def tests_in(path: str) -> set[str]:
+def named_in(path: str) -> set[str]:
     """Names of the test functions of a file, those of classes included."""
     tree = ast.parse((ROOT / path).read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
@@ -25,4 +25,4 @@ def test_every_fault_names_tests_that_are_there(row: str) -> None:
     named = NAMED.findall(row)
     assert named
     for path, test in named:
-        assert test in tests_in(path)
+        assert test in named_in(path)

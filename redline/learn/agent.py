@@ -15,6 +15,7 @@ from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
 from redline.learn.train import make_policy
+from redline.processes import ends_in_time
 from redline.worlds.encoding import Encoding, OneHot
 from redline.worlds.given import vector_named
 from redline.worlds.observations import flattener
@@ -183,7 +184,7 @@ def describe(config: TrainConfig) -> EnvDescription:
     try:
         return EnvDescription.of_vector(envs)
     finally:
-        envs.close()
+        ends_in_time(envs.close)
 
 
 def _names_in(config: TrainConfig) -> Any:
@@ -197,4 +198,4 @@ def _names_in(config: TrainConfig) -> Any:
         meanings = getattr(env.unwrapped, "get_action_meanings", None)
         return meanings() if callable(meanings) else getattr(env.unwrapped, "action_names", None)
     finally:
-        env.close()
+        ends_in_time(env.close)

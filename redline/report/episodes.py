@@ -17,6 +17,7 @@ from redline.learn.evaluate import Trained
 from redline.learn.team_policy import TeamPolicy
 from redline.learn.team_watching import TeamPolicyPlayer, watch_team
 from redline.learn.watching import MOST_STEPS, PolicyPlayer, WatchedEpisode, watch
+from redline.processes import ends_in_time
 from redline.report.film import Play, play_of
 from redline.runs import CHECKPOINTS
 from redline.worlds.batch import encoding_of
@@ -49,7 +50,7 @@ def watch_trained(
         player = PolicyPlayer(trained.policy, seed, deterministic)
         return play, watch(made, name, player, seed, who=who or name_of(trained), note=play.note, options=options)
     finally:
-        made.close()
+        ends_in_time(made.close)
 
 
 def watch_player(
@@ -69,7 +70,7 @@ def watch_player(
         show: Any = watch_team if team else watch
         return play, show(made, name, chosen, seed, who=player, note=play.note, options=options)
     finally:
-        made.close()
+        ends_in_time(made.close)
 
 
 def watch_several(trained: Trained, most: int, seconds: float, seed: int) -> tuple[Play, list[WatchedEpisode]]:
@@ -92,7 +93,7 @@ def watch_several(trained: Trained, most: int, seconds: float, seed: int) -> tup
                 )
             )  # fmt: skip
     finally:
-        made.close()
+        ends_in_time(made.close)
     return play, episodes
 
 
@@ -133,7 +134,7 @@ def _stage(name: str, options: dict[str, Any], trained: Trained | None, pictures
             drawn = make_single(name, **{**options, "render_mode": PICTURES})
             drawn.reset(seed=0)
             drawn.render()
-            made.close()
+            ends_in_time(made.close)
             made = drawn
     return play_of(world), made
 

@@ -14,8 +14,10 @@ import pytest
 from redline.engines import Faults, make_engine
 from redline.engines.faults import EnvTrouble
 from redline.engines.settings import Collecting
+from redline.learn.config import TrainConfig
 from redline.testing.scripted import Scripted
 from redline.timing.stopwatch import Stopwatch
+from redline.worlds.python.recipe import probe
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -97,6 +99,15 @@ def test_an_env_that_will_not_close_is_left_behind(
     engine.collect(Scripted(2), 8, Stopwatch())
     engine.close()
     assert "did not close within 0.1 s" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["hang", "base"])
+def test_an_env_that_is_looked_at_before_training_cannot_stop_it(
+    what: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redline.processes.ends_in_time.__defaults__", (0.1,))
+    found = probe(TrainConfig("external:odd_env:Odd", {"what": what, "folder": str(folder)}), 0.05)
+    assert (found.actions is None) == (what == "base")
 
 
 @pytest.mark.parametrize("how", ["close", "kill"])

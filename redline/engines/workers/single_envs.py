@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -33,13 +31,11 @@ from redline.engines.workers.validation import (
 )
 from redline.errors import Abandoned, RedlineError
 from redline.files import warn_on_stderr
-from redline.processes import TimeUp, end_children, own_children
+from redline.processes import CLOSE_SECONDS, TimeUp, end_children, ends_in_time, own_children
 from redline.worlds.batch import SingleEnv
 from redline.worlds.observations import MASK, Flattener, flattener, mask_space, stored_space
 
 T = TypeVar("T")
-CLOSE_SECONDS = 5.0
-"""Time for an env to close."""
 
 
 class _Ended(NamedTuple):
@@ -347,13 +343,5 @@ class SingleEnvs:
 
 
 def _close(env: gym.Env) -> bool:
-    """Close an env. Returns whether that came to an end in time; what goes wrong in it no longer matters to anybody."""
-    done = threading.Event()
-
-    def close() -> None:
-        with contextlib.suppress(BaseException):
-            env.close()
-        done.set()
-
-    threading.Thread(target=close, daemon=True).start()
-    return done.wait(CLOSE_SECONDS)
+    """Close an env. Returns whether that came to an end in time."""
+    return ends_in_time(env.close, CLOSE_SECONDS)

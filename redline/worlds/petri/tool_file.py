@@ -16,6 +16,8 @@ from redline.files import reason, replace_file
 from redline.worlds.petri.cluster_tool import Device, Route, read_device, read_route
 
 COMMENT = "//"
+MOST = 10**9
+"""The greatest number in a file."""
 
 
 class FieldRule(NamedTuple):
@@ -28,11 +30,11 @@ class FieldRule(NamedTuple):
 
 
 def _is_whole(value: object) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value <= MOST
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 1
+    return type(value) is int and 1 <= value <= MOST
 
 
 def _is_names(value: object) -> bool:
@@ -63,7 +65,7 @@ TOOL = {
 ROBOT = {
     "reach": FieldRule(_is_names, "names of places", '["LP", "PM1", "LP_done"]', True),
     "pick": SECONDS, "travel": SECONDS, "place": SECONDS, "hold_limit": SECONDS._replace(example="20"),
-    "priority": FieldRule(lambda v: type(v) is int, "a whole number", "10"),
+    "priority": FieldRule(lambda v: type(v) is int and abs(v) <= MOST, "a whole number", "10"),
 }  # fmt: skip
 PLACE = {
     "kind": FieldRule(lambda v: v in KINDS, f"one of {', '.join(KINDS)}", '"process"', True),

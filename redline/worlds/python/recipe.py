@@ -16,7 +16,7 @@ from redline.engines.auto import spelled
 from redline.engines.spec import Spec
 from redline.errors import RedlineError
 from redline.learn.config import PPOConfig, TrainConfig, nearest_divisor, settled
-from redline.processes import TimeUp, time_limit
+from redline.processes import TimeUp, end_children, ends_in_time, own_children, time_limit
 from redline.threads import cores
 from redline.worlds.encoding import Image
 from redline.worlds.given import vector_named
@@ -136,9 +136,9 @@ def probe(config: TrainConfig, seconds: float = PROBE_SECONDS) -> EnvCost:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they will be heard when the env is made for good
             return _played(config, seconds)
-    except RedlineError:
+    except (RedlineError, KeyboardInterrupt):
         raise
-    except Exception:
+    except BaseException:
         return EnvCost()
     finally:
         random.setstate(kept[0])
@@ -147,6 +147,7 @@ def probe(config: TrainConfig, seconds: float = PROBE_SECONDS) -> EnvCost:
 
 def _played(config: TrainConfig, seconds: float) -> EnvCost:
     env: gym.Env | None = None
+    children = own_children()
     reset_seconds, steps, began, played = PROBE_LIMIT, 0, time.perf_counter(), time.perf_counter()
     try:
         with time_limit(PROBE_LIMIT):
@@ -169,7 +170,8 @@ def _played(config: TrainConfig, seconds: float) -> EnvCost:
         return EnvCost(cost, reset_seconds, True, *spaces)
     finally:
         if env is not None:
-            env.close()
+            ends_in_time(env.close)
+        end_children(own_children() - children)
     cost = (time.perf_counter() - played) / max(1, steps)
     return EnvCost(cost, reset_seconds, False, env.action_space, env.observation_space)
 
