@@ -90,7 +90,7 @@ def _spread(sums: np.ndarray, size: int) -> Variances:
 @kernel
 def _advantages(rewards, values, next_values, terminated, truncated, gamma, lam, advantages, sums):
     """Write advantages [N, T]; `sums` gets those of advantages, their squares, returns, their squares; last the extremes."""
-    total = squares = gained_total = gained_squares = least = most = 0.0  # what stands in registers is quicker to add to
+    total = squares = gained_total = gained_squares = least = most = 0.0
     for i in range(rewards.shape[0]):
         credit = np.float32(0.0)
         for t in range(rewards.shape[1] - 1, -1, -1):
