@@ -212,9 +212,8 @@ class Rollout:
     @property
     def num_distinct(self) -> int:
         """Distinct rows that steps point to."""
-        met = np.zeros(len(self.observations), np.bool_)
-        met[self.flat(self.rows)] = True
-        return int(met.sum())
+        kept = self.rows if self.held is None else self.rows[self.held]
+        return int(np.count_nonzero(np.bincount(kept.ravel(order="K"))))
 
     def cells(self) -> np.ndarray:
         """Which cells hold a step, bool [T, N]."""

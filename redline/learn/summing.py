@@ -90,6 +90,7 @@ def _spread(sums: np.ndarray, size: int) -> Variances:
 @kernel
 def _advantages(rewards, values, next_values, terminated, truncated, gamma, lam, advantages, sums):
     """Write advantages [N, T]; `sums` gets those of advantages, their squares, returns, their squares; last the extremes."""
+    total = squares = gained_total = gained_squares = least = most = 0.0
     for i in range(rewards.shape[0]):
         credit = np.float32(0.0)
         for t in range(rewards.shape[1] - 1, -1, -1):
@@ -99,11 +100,12 @@ def _advantages(rewards, values, next_values, terminated, truncated, gamma, lam,
             credit = surprise + (gamma * lam * credit if goes_on else np.float32(0.0))
             advantages[i, t] = credit
             advantage, gained = np.float64(credit), np.float64(credit + values[i, t])
-            sums[0] += advantage
-            sums[1] += advantage * advantage
-            sums[2] += gained
-            sums[3] += gained * gained
-            sums[4], sums[5] = min(sums[4], gained), max(sums[5], gained)
+            total += advantage
+            squares += advantage * advantage
+            gained_total += gained
+            gained_squares += gained * gained
+            least, most = min(least, gained), max(most, gained)
+    sums[0], sums[1], sums[2], sums[3], sums[4], sums[5] = total, squares, gained_total, gained_squares, least, most
 
 
 @kernel
