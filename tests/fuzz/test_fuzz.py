@@ -57,7 +57,9 @@ def test_observations_that_a_team_has_kept_are_looked_through() -> None:
         subject.trainer.restore({**arrays, "actor.0.known": kept}, values)
 
 
-def test_an_input_that_ends_the_process_is_told_and_the_next_is_tried() -> None:
+def test_an_input_that_ends_the_process_is_told_and_the_next_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.trying.WARM_UP", 0)
+
     def read(seed: int) -> bool:
         if seed == 3:
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -73,5 +75,6 @@ def test_an_input_that_ends_the_process_is_told_and_the_next_is_tried() -> None:
 
 def test_an_input_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.fuzz.trying.PATIENCE", 0.1)
+    monkeypatch.setattr("tests.fuzz.trying.WARM_UP", 0)
     found = try_all(lambda seed: time.sleep(1000 if seed == 2 else 0) is None, range(1, 4))
     assert found.wrong == {"hung": 2}

@@ -16,8 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 MOST_SECONDS, MOST_BYTES, MOST_FINDINGS = 2.0, 2**30, 10
-PATIENCE = 60.0
-"""Seconds after which an input has hung, however busy the machine is."""
+PATIENCE, BUSY_PATIENCE = 600.0, 20.0
+"""Seconds, and seconds of processor time, after which an input has hung: a busy machine is no fault of its own."""
+WARM_UP = 30
+"""Inputs that are tried beforehand, until one is taken: what is compiled is compiled once, and not in every fork."""
 Try = Callable[[int], bool]
 """Tries the input of a seed. Returns whether it was taken."""
 
@@ -40,9 +42,8 @@ class Findings:
 
 def try_all(try_one: Try, seeds: range) -> Findings:
     """Try all seeds. Where one ends the process that tries them, another goes on behind it."""
-    found, at = Findings(), mmap.mmap(-1, 16)  # the seed that is tried, and since when
-    with contextlib.suppress(BaseException):
-        try_one(seeds.start)  # so that what is compiled is compiled once
+    found, at = Findings(), mmap.mmap(-1, 24)  # the seed that is tried, and since when
+    _warm_up(try_one)
     first = seeds.start
     while first < seeds.stop:
         ended = _in_fork(try_one, range(first, seeds.stop), found, at)
@@ -52,6 +53,13 @@ def try_all(try_one: Try, seeds: range) -> Findings:
         found.note(ended, reached)
         first = reached + 1
     return found
+
+
+def _warm_up(try_one: Try) -> None:
+    for seed in range(WARM_UP):
+        with contextlib.suppress(Exception):
+            if try_one(seed):
+                return
 
 
 def _in_fork(try_one: Try, seeds: range, found: Findings, at: mmap.mmap) -> str:
@@ -73,7 +81,7 @@ def _in_fork(try_one: Try, seeds: range, found: Findings, at: mmap.mmap) -> str:
 
 
 def _put(at: mmap.mmap, seed: int) -> None:
-    struct.pack_into("qd", at, 0, seed, time.monotonic())
+    struct.pack_into("qdd", at, 0, seed, time.monotonic(), time.process_time())
 
 
 def _try_here(try_one: Try, seeds: range, sender: int, at: mmap.mmap) -> None:
@@ -118,11 +126,19 @@ def _listen(receiver: int, child: int, at: mmap.mmap) -> tuple[bytes, bool]:
             if not more:
                 break
             data += more
-        elif not hung and time.monotonic() - struct.unpack_from("qd", at)[1] > PATIENCE:
+        elif not hung and _hangs(child, at):
             hung = True
             os.kill(child, signal.SIGKILL)
     os.close(receiver)
     return data, hung
+
+
+def _hangs(child: int, at: mmap.mmap) -> bool:
+    _, since, busy_before = struct.unpack_from("qdd", at)
+    with open(f"/proc/{child}/stat") as file:
+        ticks = file.read().rpartition(")")[2].split()[11:13]
+    busy = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic() - since > PATIENCE or busy - busy_before > BUSY_PATIENCE
 
 
 def _take(found: Findings, kind: str, value: list) -> None:
