@@ -83,6 +83,21 @@ def test_a_rule_is_compiled_once_for_all_signed_integers_and_only_as_part_of_its
         assert compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name) == 0
 
 
+def test_a_kernel_inside_another_is_compiled_for_itself_only_when_python_calls_it():
+    @kernel
+    def inside(number):
+        return number + 1
+
+    @kernel
+    def around(number):
+        return inside(inside(number))
+
+    assert around(3) == 5
+    assert not is_compiled(inside)
+    assert inside(3) == 4
+    assert is_compiled(inside)
+
+
 def test_interpreting_a_function_leaves_the_compiled_one_alone():
     interpreted(quadrupled)
     assert quadrupled.py_func.__globals__["doubled"] is doubled
