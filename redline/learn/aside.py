@@ -17,7 +17,7 @@ from redline.learn.improvement import Improvement
 from redline.learn.judge import Arena, Judge, Likeliest
 from redline.learn.moments import Moments, gathered, together, visit
 from redline.learn.policy import Policy, copy_of
-from redline.learn.rollouts import Search
+from redline.learn.rollouts import Rollouts
 from redline.timing.stopwatch import Stopwatch
 
 DEVIATIONS = 6
@@ -48,7 +48,7 @@ def look_aside(
         switches = (
             []
             if beside is None
-            else Search(policy, arena, few, beside, rng).switches(range(min(how.aside, len(beside.visits))))
+            else Rollouts(policy, arena, few, beside, rng).switches(range(min(how.aside, len(beside.visits))))
         )
     if beside is None or not switches:
         return 0
@@ -90,13 +90,13 @@ def _deviations(
     policy: Policy, arena: Arena, how: Improvement, path: Moments, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Moments on the path and actions to take in them that the policy would not, many of each."""
-    search = Search(policy, arena, how, path, rng)
+    rollouts = Rollouts(policy, arena, how, path, rng)
     states = range(min(how.states, int(np.count_nonzero(path.visits >= how.least_visits))))
-    allowed = [search.allowed(state) for state in states]
+    allowed = [rollouts.allowed(state) for state in states]
     moments, actions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for state, tried, returns in zip(states, allowed, search.tried(states, allowed, how.tries), strict=True):
+    for state, tried, returns in zip(states, allowed, rollouts.tried(states, allowed, how.tries), strict=True):
         means = returns.mean(axis=1)
-        gains = means - means[tried == search.present[state]]
+        gains = means - means[tried == rollouts.present[state]]
         ranked = np.argsort(-gains, kind="stable")
         for action in tried[ranked[np.abs(gains[ranked]) > NOTHING][:DEVIATIONS]]:
             moments.append(rng.choice(path.members[state], REPEATS))

@@ -21,7 +21,7 @@ from redline.learn.improvement import START, Gains, Improvement, Keep, Progress,
 from redline.learn.judge import Arena, Judge, Judgement
 from redline.learn.moments import Moments, visit
 from redline.learn.policy import Policy, copy_of
-from redline.learn.rollouts import Search
+from redline.learn.rollouts import Rollouts
 from redline.timing.stopwatch import Stopwatch
 
 Say = Callable[[str], None]
@@ -79,8 +79,8 @@ class _Round:
         """The switches that do better, each by itself; those that promise most first."""
         with self._watch.span("rollouts"):
             rng = np.random.default_rng(self._seeds[0])
-            search = Search(self._policy, self._arena, self._how, self._moments, rng)
-            return sorted(search.switches(range(self._states)), key=lambda each: -each.worth)
+            rollouts = Rollouts(self._policy, self._arena, self._how, self._moments, rng)
+            return sorted(rollouts.switches(range(self._states)), key=lambda each: -each.worth)
 
     def gains(self, switches: list[Switch]) -> Gains:
         """Take as many of the switches as do better together."""

@@ -25,7 +25,7 @@ class _Jobs(NamedTuple):
     streams: np.ndarray
 
 
-class Search:
+class Rollouts:
     """Looks for better actions, by rollouts."""
 
     def __init__(
