@@ -83,7 +83,6 @@ def _table(verdicts: Any) -> Any:
         "our steps/s",
         "its",
         "ratio",
-        "by CPU time",
         "verdict",
     ):
         table.add_column(column, justify="left" if column in ("env", "peer", "verdict") else "right")
@@ -92,7 +91,12 @@ def _table(verdicts: Any) -> Any:
         table.add_row(
             each.task, each.peer, f"{each.steps:,}", str(each.seeds),
             f"{each.ours:.1f} ±{each.ours_error:.1f}", f"{each.theirs:.1f} ±{each.theirs_error:.1f}",
-            f"{each.ours_rate:,.0f}", f"{each.their_rate:,.0f}", f"{each.ratio:.1f}",
-            "" if each.cpu_ratio is None else f"{each.cpu_ratio:.1f}", f"{each.learns}; {faster}",
+            f"{each.ours_rate:,.0f}", f"{each.their_rate:,.0f}", _ratio(each), f"{each.learns}; {faster}",
         )  # fmt: skip
     return table
+
+
+def _ratio(verdict: Any) -> str:
+    """How many times as fast ours is by the wall clock, and by CPU time where that was taken."""
+    by_cpu = "" if verdict.cpu_ratio is None else f" (CPU {verdict.cpu_ratio:.1f})"
+    return f"{verdict.ratio:.1f}{by_cpu}"
