@@ -43,7 +43,7 @@ SECTIONS: dict[str, type | tuple[type, ...]] = {
 ACCESS = {"user": USER, "root": ROOT, USER: USER, ROOT: ROOT}
 MOST_LETTERS = 200_000
 """In a scenario file: reading more would take seconds."""
-MOST_NESTED = 30
+MOST_NESTED, MOST_HOSTS = 30, 10_000
 _PAIR = re.compile(r"\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)\s*")
 
 
@@ -142,6 +142,7 @@ def _subnets(sizes: list[Any]) -> tuple[int, ...]:
         _require(
             type(size) is int and size > 0, f"{_shown(size)} hosts cannot be in a subnet. Write a whole number above 0."
         )
+    _require(sum(sizes) <= MOST_HOSTS, f"it has {sum(sizes):,} hosts. Networks of up to {MOST_HOSTS:,} are read.")
     return (1, *sizes)
 
 
