@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from redline.runs import RANKING
+
 WIDE = 1.96  # standard errors to each side that hold the true mean 95 times in 100
 NAMED = 10
 """Orders that are named; the files of the run have them all."""
@@ -48,7 +50,7 @@ def _ties(ranking: dict[str, Any], count: int) -> list[str]:
     ]
     lines += [_line(entry) for entry in [best, *tied][:NAMED]]
     if len(tied) >= NAMED:
-        lines.append(f"  and {len(tied) + 1 - NAMED} more in ranking.json")
+        lines.append(f"  and {len(tied) + 1 - NAMED} more in {RANKING}")
     if unseen:
         lines.append(f"  Nor can {unseen} more that were not trained, and those alike.")
     return lines
