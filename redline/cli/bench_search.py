@@ -1,8 +1,9 @@
-"""`redline bench search`: how soon the workflow search finds a good order, beside random picks."""
+"""`redline bench search`: how soon the workflow search gives a good answer, beside chance."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,6 @@ from rich.table import Table
 
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, parse
-from redline.errors import RedlineError
 from redline.learn.config import at_least
 
 
@@ -22,62 +22,75 @@ class SearchBench:
     """Judge the workflow search by a run of `redline search --exhaustive`, which trained all workflows alike."""
 
     run: tyro.conf.Positional[Path]
-    """The folder of the exhaustive run."""
+    """The folder of the exhaustive run, or the file of a table that --table wrote."""
     seeds: int = 20
     """Searches to simulate with each method."""
-    total_episodes: int = 100_000
-    """Budget of a search, in episodes."""
-    beta: float = 2.0
-    """How much uncertainty counts in a pick."""
+    trainings: int = 30
+    """Trainings of a simulated search."""
+    env: str = ""
+    """The world of a table's workflows; by default the first that has any."""
+    table: Path | None = None
+    """Write the scores of all trainings to this file, small enough to keep."""
+    svg: Path | None = None
+    """Write what the answer loses, over time, to this picture."""
     seed: int = 0
     """Accepted by every command; the simulated searches have seeds 0, 1, 2, …"""
     output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
-        at_least(1, seeds=self.seeds, total_episodes=self.total_episodes)
+        at_least(1, seeds=self.seeds, trainings=self.trainings)
 
 
 def run(arguments: list[str]) -> int:
     """Parse, measure, print."""
     command = parse("bench search", SearchBench, arguments)
-    from redline.bench.search import Landscape, bench_search, summarise
+    from redline.bench.search import bench_search, read_table, summarise, table_of
+    from redline.bench.search_picture import regret_chart
     from redline.learn.trust import require_trusted
-    from redline.runs import RANKING, Run
-    from redline.search import workflows_of
+    from redline.report.draw import write_picture
+    from redline.runs import Run
+    from redline.search import workflows_of, worlds_with_workflows
 
-    folder = Run.open(command.run)
-    if not (folder.path / RANKING).exists():
-        raise RedlineError(
-            f"{command.run} has no ranking of workflows. Pass a finished run of: redline search --exhaustive"
-        )
-    require_trusted(folder.config, folder.path)
-    workflows = workflows_of(str(folder.config.get("env")))
-    landscape = Landscape.from_ranking(folder.read_json(RANKING), len(workflows))
-    if not landscape.complete:
-        raise RedlineError(
-            f"{command.run} did not train all {len(workflows)} workflows. Pass a run of: redline search --exhaustive"
-        )
-    budget = max(1, command.total_episodes // landscape.episodes_each)
-    courses = bench_search(landscape, workflows.distances, command.seeds, command.beta)
-    found = {name: summarise(each, landscape.episodes_each, budget) for name, each in courses.items()}
+    if command.run.is_file():
+        trained = read_table(command.run, workflows_of(command.env or worlds_with_workflows()[0]))
+    else:
+        folder = Run.open(command.run)
+        require_trusted(folder.config, folder.path)
+        trained = table_of(folder, workflows_of(str(folder.config.get("env"))))
+    if command.table is not None:
+        command.table.write_text(json.dumps(trained.to_json()) + "\n")
+    courses = bench_search(trained, command.seeds, command.trainings)
+    if command.svg is not None:
+        write_picture(regret_chart(courses), command.svg, ".svg")
+    found = {name: summarise(each) for name, each in courses.items()}
+    about = {
+        "workflows": len(trained.scores),
+        "distinct": len(trained.apart),
+        "trainings_each": trained.scores.shape[1],
+        "noise": trained.noise,
+        "between": float(trained.truth.std()),
+        "top": len(trained.top),
+        "episodes_each": trained.episodes_each,
+        "start_episodes": trained.start_episodes,
+    }
     if command.output.json:
-        facts = {"picks": budget, "episodes_each": landscape.episodes_each, "obeyed": int(landscape.obeyed.sum())}
-        print_json({**facts, "methods": found})
+        print_json({**about, "methods": found})
         return 0
-    table = Table(title=f"Rank of the best order found within {budget} picks, {command.seeds} searches each")
-    for column in ("", "median rank", "mean", "worst", "episodes to top 5 (median)", "to the best (median)"):
-        table.add_column(column, justify="right" if column else "left")
+    shown = Table(title=f"{command.seeds} searches of up to {command.trainings} trainings each")
+    for column in ("", "episodes until the answer stays in the top 5", "in the top 5 at the end", "regret at the end"):
+        shown.add_column(column, justify="right" if column else "left")
     for name, each in found.items():
-        cells = [f"{each[key]:,.1f}" for key in ("median_rank", "mean_rank", "worst_rank")]
-        cells += [f"{each[key]:,.0f}" for key in ("median_episodes_to_top_5", "median_episodes_to_best")]
-        table.add_row(name, *cells)
-    out.print(table)
+        episodes = each["median_episodes_to_top_5"]
+        cells = [f"{episodes:,.0f}" if np.isfinite(episodes) else "never"]
+        cells += [f"{each['in_top_5_at_the_end']:.0%}", f"{each['mean_regret_at_the_end']:.3f}"]
+        shown.add_row(name, *cells)
+    out.print(shown)
     out.print(
-        f"{int(landscape.obeyed.sum())} of {len(workflows)} orders were obeyed; "
-        f"each pick costs {landscape.episodes_each:,} episodes. "
-        f"Best {np.nanmax(np.where(landscape.obeyed, landscape.scores, np.nan)):.2f}, "
-        f"median {np.nanmedian(landscape.scores):.2f}, worst {np.nanmin(landscape.scores):.2f}.",
+        f"{about['workflows']} orders, {about['distinct']} of them distinct; {about['trainings_each']} trainings each of "
+        f"{about['episodes_each']:,} episodes, from starts of {about['start_episodes']:,}. Orders differ by "
+        f"{about['between']:.2f} (standard deviation), trainings of one order by {about['noise']:.2f}. "
+        f"{about['top']} orders are in the top five, with those that are alike.",
         soft_wrap=True,
     )
     return 0

@@ -21,6 +21,7 @@ from redline.learn.config import TrainConfig, config_from_json, config_to_json
 from redline.learn.policy import Policy
 from redline.learn.restoring import refusing
 from redline.learn.train import Trainer, below, load_weights, make_policy
+from redline.learn.transfer import adopt_weights
 from redline.learn.trust import stored_config
 from redline.runs import UNDER_WAY
 from redline.signature import signed
@@ -29,6 +30,7 @@ from redline.worlds.registry import make_env
 
 IMPROVEMENT = 0.01  # compliance that counts as progress
 SAVE_SECONDS = 1.0
+TOLD = ("env_reward", "compliance")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Task:
     other: str | None = None  # checkpoint whose weights to begin with
     episode_steps: int = 100
     iteration: int = 0  # of the search; tells an interrupted training of this task from one of another
+    tail: int = 1  # last updates whose mean is its score
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,10 @@ def train_workflow(task: Task) -> Result:
     path = _save(trainer, task, Path(task.folder), {})
     shutil.rmtree(under_way, ignore_errors=True)
     trainer.close()
-    last = rows[-1]
-    passed = last["compliance"] >= task.gate.threshold
+    env_reward, compliance = (float(np.mean([row[key] for row in rows[-task.tail :]])) for key in TOLD)
+    passed = compliance >= task.gate.threshold
     played = len(rows) * trainer.config.num_envs * trainer.config.num_steps // task.episode_steps
-    return Result(task.workflow_id, passed, last["env_reward"], last["compliance"], played, str(path), rows)
+    return Result(task.workflow_id, passed, env_reward, compliance, played, str(path), rows)
 
 
 def _pick_up(trainer: Trainer, task: Task, under_way: Path) -> list[dict[str, float]]:
@@ -100,7 +103,7 @@ def _pick_up(trainer: Trainer, task: Task, under_way: Path) -> list[dict[str, fl
         found = checkpoint.load(Path(task.own))
         trainer.restore(found.arrays, found.values)
     elif task.other is not None:
-        _borrow_weights(trainer.policy, Path(task.other))
+        adopt_weights(trainer, Path(task.other))
     return []
 
 
@@ -140,7 +143,8 @@ def _done(rows: list[dict[str, float]], gate: Gate) -> bool:
 
 
 def _row(update: Any) -> dict[str, float]:
-    metrics, seconds = update.metrics, update.breakdown.seconds
+    nothing_to_obey = {"env_return": update.metrics["return"], "alignment": 0.0, "compliance": 0.0, "fixes": 0.0}
+    metrics, seconds = nothing_to_obey | update.metrics, update.breakdown.seconds
     return {
         "update": update.number,
         "episodes": update.episodes,

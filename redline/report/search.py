@@ -30,6 +30,7 @@ from redline.report.search_results import (
     workflow_name,
     worst_last,
 )
+from redline.report.verdict import in_words, with_interval
 from redline.runs import GP, GP_PNG, LEARNING_PNG, POSITIONS_PNG, RANKING, RANKING_PNG, REPORT, TRAINING_LOG, Run
 
 
@@ -93,26 +94,31 @@ def _headline(results: SearchResults) -> str:
             ("passed the gate", sum(each.kind is PASSED for each in results.workflows)),
             ("infeasible", sum(each.kind is INFEASIBLE for each in results.workflows)),
             ("score of the best", fixed(results.best.mean) if results.best else NOTHING),
-            ("seconds of training", f"{np.nansum(updates['collect_seconds'] + updates['update_seconds']):,.0f}"),
+            ("seconds of searching", f"{_seconds(results):,.0f}"),
         ]
     )
     return counted + _winner(results)
+
+
+def _seconds(results: SearchResults) -> float:
+    """Of all sittings, as the command prints it; earlier versions tell of the updates only."""
+    if math.isfinite(results.seconds):
+        return results.seconds
+    return float(np.nansum(results.updates["collect_seconds"] + results.updates["update_seconds"]))
 
 
 def _winner(results: SearchResults) -> str:
     best = results.best
     if best is None:
         return note("No workflow has passed the compliance gate yet.")
-    where = "in the final evaluation" if results.evaluated else "while training (the final evaluation is still to come)"
-    return (
-        f"<p>Best workflow: <strong>{escape(best.name)}</strong>, with {escape(_with_interval(best))} an episode "
-        f"and a compliance of {escape(fixed(best.compliance))} {escape(where)}.</p>"
-    )
-
-
-def _with_interval(scored: Scored) -> str:
-    wide = f" ± {scored.reach:.2f}" if math.isfinite(scored.stderr) else ""
-    return fixed(scored.mean) + wide
+    if results.ranking:
+        name = escape(best.name)
+        first, *lines = (escape(line.strip()) for line in in_words(results.ranking, len(results.orders)).split("\n"))
+        return "".join(f"<p>{line}</p>" for line in [first.replace(name, f"<strong>{name}</strong>", 1), *lines])
+    where = "while training (the final evaluation is still to come)"
+    score = escape(with_interval(best.mean, best.stderr))
+    obeyed = f"a compliance of {escape(fixed(best.compliance))} {where}"
+    return f"<p>Best workflow: <strong>{escape(best.name)}</strong>, with {score} an episode and {obeyed}.</p>"
 
 
 def _ranking(results: SearchResults) -> str:
@@ -159,13 +165,13 @@ def _beliefs(results: SearchResults) -> str:
             k,
             workflow_name(beliefs.workflows, k),
             fixed(beliefs.mean[k]),
-            f"± {beliefs.std[k]:.2f}",
+            f"{beliefs.reach[k]:.2f}",
             STATUS[beliefs.kinds[k]],
         ]
         for place, k in enumerate(beliefs.best_first[:10], start=1)
     ]
     chart = figure(beliefs_chart(beliefs), "Point at a dot to read its order. The ten highest means:")
-    return chart + table(["place", "id", "workflow", "mean", "std", ""], lines)
+    return chart + table(["place", "id", "workflow", "mean", "± 95 %", ""], lines)
 
 
 def _places(results: SearchResults) -> str:
@@ -173,7 +179,8 @@ def _places(results: SearchResults) -> str:
         return note(f"This needs {GP}.")
     orders = results.orders
     each = len(orders) // len(orders.types)
-    caption = f"Blue is better than the mean of all, orange is worse. Each cell averages {each} workflows."
+    caption = "Blue is better than the mean of all, orange is worse; pale is within the noise. "
+    caption += f"Each cell averages {each} workflows."
     return figure(places_chart(results.beliefs), caption)
 
 
@@ -188,5 +195,5 @@ def _learning(results: SearchResults) -> str:
     if not len(results.updates["step"]):
         return note(f"There are no rows in {TRAINING_LOG} yet.")
     charts = [*reward_charts(results), compliance_chart(results)]
-    grey = "Grey: the other workflows. A new workflow starts from the policy of the nearest one trained before it."
+    grey = "Grey: the other workflows."
     return "".join(figure(chart) for chart in charts) + note(grey)

@@ -62,10 +62,13 @@ def far_below(values: np.ndarray) -> float:
 
 def beliefs_chart(beliefs: Beliefs) -> Drawing:
     """Means and standard deviations of all workflows."""
-    mean, std, kinds = beliefs.mean, beliefs.std, beliefs.kinds
+    mean, reach, kinds = beliefs.mean, beliefs.reach, beliefs.kinds
     return dot_columns(
-        [Dot(workflow_name(beliefs.workflows, k), float(mean[k]), kinds[k], float(std[k])) for k in beliefs.best_first],
-        title="Gaussian process over all workflows (bars: one standard deviation)",
+        [
+            Dot(workflow_name(beliefs.workflows, k), float(mean[k]), kinds[k], float(reach[k]))
+            for k in beliefs.best_first
+        ],
+        title="Gaussian process over all workflows (bars: 95 % interval)",
         x_label="place by mean",
         y_label="environment reward an episode",
     )
@@ -80,6 +83,7 @@ def places_chart(beliefs: Beliefs) -> Drawing:
         title="Mean GP value of the workflows with this type at this place",
         x_label="place in the workflow",
         centre=float(beliefs.mean.mean()),
+        least=float(np.median(beliefs.reach)),
     )
 
 

@@ -15,13 +15,13 @@ from redline.errors import RedlineError
 from redline.metrics import load_metrics
 from redline.report.charts.dot_chart import Kind
 from redline.report.draw import NOTHING
-from redline.runs import GP, RANKING, SEARCH_LOG, TRAINING_LOG, Run, as_written
+from redline.report.verdict import WIDE
+from redline.runs import GP, RANKING, SEARCH_LOG, SEARCH_STATE, TRAINING_LOG, Run, as_written
 from redline.search import workflows_of, worlds_with_workflows
 from redline.worlds.workflows import Workflows
 
 PICK_COLUMNS = ("step", "workflow_id", "env_reward", "compliance", "episodes", "passed")
 UPDATE_COLUMNS = ("step", "workflow_id", "episodes", "env_reward", "compliance", "collect_seconds", "update_seconds")
-WIDE = 1.96  # standard errors to each side that hold the true mean 95 times in 100
 NUM_HIGHLIGHTED = 4
 
 PASSED = Kind("passed the compliance gate", "blue")
@@ -60,6 +60,11 @@ class Beliefs:
     kinds: list[Kind]
 
     @property
+    def reach(self) -> np.ndarray:
+        """How far each 95 % interval reaches to each side, [n]."""
+        return WIDE * self.std
+
+    @property
     def best_first(self) -> list[int]:
         """Ids by falling mean; unknown means come last."""
         return [int(k) for k in np.argsort(-self.mean, kind="stable")]
@@ -83,6 +88,10 @@ class SearchResults:
     """Of compliance; NaN where the config does not tell."""
     budget: float
     """Episodes that the search may use; NaN where the config does not tell."""
+    seconds: float
+    """How long it searched, over all its sittings; NaN where it does not tell."""
+    ranking: dict[str, Any]
+    """The final evaluation as it was written; empty before it."""
 
     @property
     def highlighted(self) -> list[int]:
@@ -124,6 +133,8 @@ def _read_search(run: Run) -> SearchResults:
         evaluated=bool(ranking),
         threshold=_number(run.config, "compliance_threshold"),
         budget=_number(run.config, "total_episodes"),
+        seconds=_number(_object(run, SEARCH_STATE), "seconds"),
+        ranking=ranking,
     )
 
 
@@ -166,7 +177,7 @@ def _log(path: Path, columns: Sequence[str]) -> dict[str, np.ndarray]:
     found = load_metrics(path) if path.is_file() else {}
     num_rows = len(next(iter(found.values()), ()))
     log = {name: _numbers(found.get(name, np.full(num_rows, np.nan))) for name in columns}
-    known = np.isfinite(log["workflow_id"])
+    known = log["workflow_id"] >= 0  # a start, which obeys none, has -1
     return {name: values[known] for name, values in log.items()}
 
 

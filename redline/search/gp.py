@@ -130,27 +130,41 @@ class WorkflowGP:
 
         Workflows in `pending` count as observed at exactly their mean: nobody's mean moves, and std shrinks around them.
         """
-        ids = np.concatenate([self._ids, np.array(sorted(pending), dtype=np.intp)])
-        usual_noise = self.hyperparameters.noise / self._unit**2
-        noise = np.concatenate([self._noise, np.full(len(pending), usual_noise)])
         with _one_blas_thread():
-            mean, _ = self._condition(self._ids, self._noise, self._targets)
-            _, std = self._condition(ids, noise, np.zeros(len(ids)))
-        return self._offset + self._unit * mean, self._unit * std
+            mean = self._mean()
+            variance = self._signal.diag(self._everything) - (self._whitened(pending) ** 2).sum(axis=0)
+        return mean, self._unit * np.sqrt(np.maximum(variance, 0.0))
 
-    def _condition(self, ids: np.ndarray, noise: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and std of all workflows, in standardised units.
+    def joint(self, pending: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
+        """Mean [n] and covariance [n, n] of the workflows' true values; `pending` as for `predict`."""
+        with _one_blas_thread():
+            whitened = self._whitened(pending)
+            return self._mean(), self._unit**2 * (self._signal(self._everything) - whitened.T @ whitened)
+
+    @property
+    def _everything(self) -> np.ndarray:
+        return np.arange(len(self.distances))
+
+    def _mean(self) -> np.ndarray:
+        if not len(self._ids):
+            return np.full(len(self.distances), self._offset)
+        known = solve_triangular(self._root(self._ids, self._noise), self._targets, lower=True)
+        return self._offset + self._unit * (self._whitened().T @ known)
+
+    def _whitened(self, pending: Sequence[int] = ()) -> np.ndarray:
+        """What observing tells of each workflow, [observations, n], in standardised units: squares add up to variance.
 
         scikit-learn's own `predict` would add the observation noise to the std.
         """
-        everything = np.arange(len(self.distances))
+        ids = np.concatenate([self._ids, np.array(sorted(pending), dtype=np.intp)])
         if not len(ids):
-            return np.zeros(len(everything)), np.sqrt(self._signal.diag(everything))
-        root = cholesky(self._signal(ids) + np.diag(noise + JITTER), lower=True)
-        whitened = solve_triangular(root, self._signal(ids, everything), lower=True)  # [observations, n]
-        mean = whitened.T @ solve_triangular(root, targets, lower=True)
-        variance = self._signal.diag(everything) - (whitened**2).sum(axis=0)
-        return mean, np.sqrt(np.maximum(variance, 0.0))
+            return np.zeros((0, len(self.distances)))
+        usual_noise = self.hyperparameters.noise / self._unit**2
+        noise = np.concatenate([self._noise, np.full(len(pending), usual_noise)])
+        return solve_triangular(self._root(ids, noise), self._signal(ids, self._everything), lower=True)
+
+    def _root(self, ids: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return cholesky(self._signal(ids) + np.diag(noise + JITTER), lower=True)
 
 
 def _standardised(values: np.ndarray) -> tuple[np.ndarray, float, float]:

@@ -6,10 +6,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from redline.learn.evaluate import score
 from redline.learn.workflow import play_workflow
 from redline.runs import BEST, Run
+from redline.search.paired import PairedSearch
 from redline.search.search import Known
+from redline.search.top_two import Posterior
 from redline.worlds.workflows import Workflows
 
 FRESH = 7_000_003  # added to the search's seed: episodes no training has seen
@@ -40,6 +44,56 @@ def _entry(run: Run, workflows: Workflows, id: int, known: Known, episodes: int,
         "passed": known.passed,
         "checkpoint": known.checkpoint,
     }
+
+
+def rank_paired(search: PairedSearch, settings: Any, episodes: int, seed: int) -> dict[str, Any]:
+    """What `rank` tells, of workflows with several trainings each: `stderr` is that of the mean over all trainings.
+
+    `tied` are the workflows that cannot be told from the best, trained or not, one for all that are alike.
+    """
+    played = {
+        id: [play_workflow(search.run.path / known.checkpoint, episodes, seed + FRESH) for known in mine]
+        for id, mine in search.trainings.items()
+    }
+    means = {id: [float(each.env_returns.mean()) for each in mine] for id, mine in played.items()}
+    posterior = Posterior(search.ucb.groups, means, seed)
+    scores, stds = posterior.of_all()
+    trained: list[dict[str, Any]] = [
+        {
+            "workflow_id": id,
+            "order": search.workflows.name(id),
+            "mean": float(scores[id]),
+            "stderr": float(stds[id]),
+            "episodes": episodes,
+            "trainings": len(mine),
+            "scores": means[id],
+            "compliance": float(np.mean([each.compliance for each in mine])),
+            "trained_episodes": search.known[id].episodes,
+            "passed": search.known[id].passed,
+            "checkpoint": search.trainings[id][int(np.argmax(means[id]))].checkpoint,
+            "alike": search.ucb.groups.alike(id),
+        }
+        for id, mine in played.items()
+    ]
+    trained.sort(key=lambda entry: (-entry["mean"], entry["workflow_id"]))
+    obeyed = [entry for entry in trained if entry["passed"]]
+    barred = {entry["workflow_id"] for entry in trained if not entry["passed"]}
+    first = search.ucb.groups.first
+    same = posterior.tied(obeyed[0]["workflow_id"]) if obeyed else np.zeros(len(first), np.bool_)
+    tied = [int(id) for id, is_tied in zip(first, same, strict=True) if is_tied and id not in barred]
+    return {
+        "workflows": trained,
+        "baselines": search.workflows.baselines(settings, episodes, seed + FRESH),
+        "best": obeyed[0] if obeyed else None,
+        "tied": tied,
+    }
+
+
+def score_defender(run: Run, checkpoint: str, episodes: int, seed: int) -> dict[str, Any]:
+    """Mean and standard error of one policy over episodes by which nothing was chosen."""
+    played = play_workflow(run.path / checkpoint, episodes, seed + 2 * FRESH)
+    found = score(played.env_returns)
+    return {"mean": found.mean, "stderr": found.stderr, "episodes": episodes, "compliance": played.compliance}
 
 
 def name_best(run: Run, best: dict[str, Any]) -> Path:

@@ -128,6 +128,7 @@ class Order:
     max_updates: int
     own: str | None
     other: str | None
+    replicate: int = 0
 
 
 @dataclass
@@ -204,10 +205,7 @@ class Search:
         """Learn from a result and log it."""
         name = self.workflows.name(result.workflow_id)
         about: dict[str, Any] = {"iteration": order.iteration, "workflow_id": result.workflow_id, "order": name}
-        for number, row in enumerate(result.rows, start=1):
-            step = self.used + number * self.budget.episodes_per_update
-            self._training_log.append({"step": step, **about, **row})
-        self.used += result.episodes
+        self._log_updates(about, result)
         self.iteration += 1
         mean, std, ucb = (float(values[result.workflow_id]) for values in acquisition)
         outcome = {"env_reward": result.env_reward, "compliance": result.compliance, "episodes": result.episodes}
@@ -216,20 +214,27 @@ class Search:
         self._remember(result)
         return Pick(order.iteration, result, self.used)
 
+    def _log_updates(self, about: dict[str, Any], result: TrainedWorkflow) -> None:
+        for number, row in enumerate(result.rows, start=1):
+            step = self.used + number * self.budget.episodes_per_update
+            self._training_log.append({"step": step, **about, **row})
+        self.used += result.episodes
+
     def _remember(self, result: TrainedWorkflow) -> None:
-        before = self.known.get(result.workflow_id)
-        updates = len(result.rows) + (before.updates if before else 0)
-        episodes = result.episodes + (before.episodes if before else 0)
-        path = str(Path(result.checkpoint).relative_to(self.run.path))  # so that a run folder can be moved
-        self.known[result.workflow_id] = Known(
-            path, episodes, updates, result.env_reward, result.compliance, result.passed
-        )
+        known = self.known[result.workflow_id] = self._known(result, self.known.get(result.workflow_id))
         if result.passed:
             self.ucb.tell(result.workflow_id, result.env_reward)
-            if updates >= self.budget.updates_per_workflow:
+            if known.updates >= self.budget.updates_per_workflow:
                 self.ucb.retire(result.workflow_id)
         else:
             self.ucb.tell_infeasible(result.workflow_id)
+
+    def _known(self, result: TrainedWorkflow, before: Known | None = None) -> Known:
+        """What is now known of a workflow that was trained, for the first time or further."""
+        path = str(Path(result.checkpoint).relative_to(self.run.path))  # so that a run folder can be moved
+        episodes = result.episodes + (before.episodes if before else 0)
+        updates = len(result.rows) + (before.updates if before else 0)
+        return Known(path, episodes, updates, result.env_reward, result.compliance, result.passed)
 
     def _save(self) -> None:
         """Put the state on disk, after the logs it belongs to."""
@@ -239,16 +244,17 @@ class Search:
         observed = {str(k): known.env_reward for k, known in self.known.items() if known.passed}
         infeasible = [k for k, known in self.known.items() if not known.passed]
         self.run.write_json(GP, {"mean": mean, "std": std, "observed": observed, "infeasible": infeasible})
-        self.run.write_json(
-            SEARCH_STATE,
-            {
-                "iteration": self.iteration,
-                "used": self.used,
-                "seconds": self.seconds,
-                "ucb": self.ucb.snapshot(),
-                "known": {str(k): vars(known) for k, known in self.known.items()},
-            },
-        )
+        self.run.write_json(SEARCH_STATE, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        """All that `_restore` needs, ready for JSON."""
+        return {
+            "iteration": self.iteration,
+            "used": self.used,
+            "seconds": self.seconds,
+            "ucb": self.ucb.snapshot(),
+            "known": {str(k): vars(known) for k, known in self.known.items()},
+        }
 
     def _restore(self) -> int | None:
         """Go on where the run folder stands; a pick that was under way is trained again, with the same result."""
@@ -258,16 +264,19 @@ class Search:
             return None
         state = self.run.read_json(SEARCH_STATE)
         with as_written(self.run.path / SEARCH_STATE):
-            self.iteration, self.used, self.seconds = (
-                int(state["iteration"]),
-                int(state["used"]),
-                float(state["seconds"]),
-            )
-            self.known = {self._id(k): Known.from_json(known) for k, known in state["known"].items()}
-            for known in self.known.values():
-                within(self.run.path, known.checkpoint)
-            self.ucb.restore(state["ucb"])
+            self._read_state(state)
         return self.used
+
+    def _read_state(self, state: dict[str, Any]) -> None:
+        self.iteration, self.used = int(state["iteration"]), int(state["used"])
+        self.seconds = float(state["seconds"])
+        self.known = {self._id(k): self._read_known(known) for k, known in state["known"].items()}
+        self.ucb.restore(state["ucb"])
+
+    def _read_known(self, saved: dict[str, Any]) -> Known:
+        known = Known.from_json(saved)
+        within(self.run.path, known.checkpoint)
+        return known
 
     def _id(self, text: str) -> int:
         if not 0 <= int(text) < len(self.workflows):

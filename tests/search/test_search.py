@@ -37,7 +37,7 @@ SMALL = [
     "--max-steps",
     "20",
 ]
-SMALL += ["--min-updates", "2", "--eval-episodes", "20", "--compliance-threshold", "0.3"]
+SMALL += ["--min-updates", "2", "--eval-episodes", "20", "--compliance-threshold", "0.3", "--method", "gp-ucb"]
 TIMES = {"collect_seconds", "update_seconds"}
 
 
@@ -285,6 +285,8 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path):
         ("--runner clouds", "processes"),
         ("--parallel-workflows 0", "Try --parallel-workflows 1"),
         ("--beta -1", "Try --beta 2"),
+        ("--method best", "top-two"),
+        ("--tolerance 2", "Try --tolerance 0.02"),
         ("--resume nowhere", "nowhere"),
         ("petri", "cage2"),
     ],
@@ -306,26 +308,20 @@ def test_every_workflow_is_trained_alike_when_all_are(
 ):
     monkeypatch.setattr("os.fsync", lambda file: None)  # a disk is slow, and this is written to it 1,400 times
     folder = tmp_path / "all"
-    small = [
-        "--episodes-per-update",
-        "2",
-        "--max-episodes-per-workflow",
-        "2",
-        "--max-steps",
-        "5",
-        "--eval-episodes",
-        "2",
-    ]
-    assert (
-        redline("search", "cage2", "--exhaustive", *small, "--compliance-threshold", "0", "--run-dir", folder, "-q")
-        == 0
-    )
+    small = ["--episodes-per-update", "2", "--max-episodes-per-workflow", "2", "--max-steps", "5", "--min-updates", "1"]
+    small += ["--eval-episodes", "2", "--start-episodes", "0", "--exhaustive"]
+    assert redline("search", "cage2", *small, "--run-dir", folder, "-q") == 0
     capsys.readouterr()
     ranking = json.loads((folder / "ranking.json").read_text())
     assert len(ranking["workflows"]) == len(ALL_WORKFLOWS)
     assert {entry["trained_episodes"] for entry in ranking["workflows"]} == {2}
-    assert redline("bench", "search", folder, "--seeds", "2", "--total-episodes", "20", "--json") == 0
-    assert set(json.loads(capsys.readouterr().out)["methods"]) == {"GP-UCB", "random"}
+    bench = ["--seeds", "2", "--trainings", "3", "--json"]
+    assert redline("bench", "search", folder, *bench, "--table", tmp_path / "t.json", "--svg", tmp_path / "t.svg") == 0
+    by_run = json.loads(capsys.readouterr().out)
+    assert set(by_run["methods"]) == {"top-two", "GP-UCB", "chance"}
+    assert (tmp_path / "t.svg").read_text().startswith("<svg")
+    assert redline("bench", "search", tmp_path / "t.json", *bench) == 0
+    assert json.loads(capsys.readouterr().out)["methods"] == by_run["methods"]
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own

@@ -22,11 +22,13 @@ def heat_map(
     title: str,
     x_label: str,
     centre: float | None = None,
+    least: float = 0.0,
     width: int = 760,
 ) -> Drawing:
     """A table of coloured cells: blue above the centre, orange below it, the stronger the farther.
 
-    `values` is [rows, columns]; the centre is their mean unless given. A value that is not finite shows a dash.
+    `values` is [rows, columns]; the centre is their mean unless given. A cell has the full colour that is farthest from
+    it, and `least` away or more. A value that is not finite shows a dash.
     """
     cells = np.asarray(values, dtype=float)
     known = cells[np.isfinite(cells)]
@@ -34,7 +36,7 @@ def heat_map(
     bottom = top + row_height * len(rows)
     if not known.size:
         return no_data(title, width, max(bottom, 140))
-    strengths = shades(cells, float(known.mean()) if centre is None else centre)
+    strengths = shades(cells, float(known.mean()) if centre is None else centre, least)
     label_room = min(max(text_width(name, 13) for name in rows), width * 0.3)
     left = label_room + 12
     cell_width = (width - left) / len(columns)
@@ -52,10 +54,10 @@ def heat_map(
     return Drawing(title, width, bottom + 4, shapes)
 
 
-def shades(cells: np.ndarray, centre: float) -> np.ndarray:
-    """How far each cell is from the centre, from -1 to 1; 0 where there is nothing to say."""
+def shades(cells: np.ndarray, centre: float, least: float = 0.0) -> np.ndarray:
+    """How far each cell is from the centre, from -1 to 1 at `least` or beyond; 0 where there is nothing to say."""
     away = np.where(np.isfinite(cells), cells - centre, 0.0)
-    farthest = np.abs(away).max(initial=0.0)
+    farthest = np.abs(away).max(initial=least)
     return away / farthest if farthest > 1e-12 * max(1.0, abs(centre)) else np.zeros_like(away)
 
 
