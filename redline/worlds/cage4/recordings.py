@@ -76,7 +76,7 @@ class TeamRecording:
         """Read a file, and refuse what is no recording."""
         arrays = load_arrays(path)
         _require(path, arrays)
-        length = arrays["length"].astype(np.int64)
+        length = arrays["length"] = arrays["length"].astype(np.int64)  # whichever whole numbers were recorded
         counts = arrays.get("session_count", np.zeros(len(arrays["actions"]), np.int64)).astype(np.int64)
         options = {name: arrays[name].item() for name in _OPTIONS if name in arrays}
         options.setdefault("steps", int(length.max()) + 1)
