@@ -94,7 +94,8 @@ def soak(engine: str, minutes: float, seed: int, every: float) -> tuple[list[str
     wrong = [f"{sum((counted - noted).values())} counted episodes were never finished"] if counted - noted else []
     wrong += [] if sum(counted.values()) == trainer.episodes else ["the trainer counted otherwise"]
     wrong += [] if grown < GROWTH_MB else [f"memory grew by {grown:.0f} MB"]
-    allowed = files_before + 2 + (faults.restarts if engine == "ray" else 0)  # Ray keeps connections to actors that died
+    kept = faults.restarts if engine == "ray" else 0  # Ray keeps its connections to actors that died
+    allowed = files_before + kept + 2
     wrong += [] if files <= allowed else [f"open files went from {files_before} to {files}"]
     wrong += [f"{len(left)} workers are left" for left in [workers_of(os.getpid())] if left]
     return wrong, (
