@@ -62,8 +62,9 @@ def sections_of(run: Run) -> list[Section]:
 
 
 def learning_chart(metrics: Metrics, width: int = DESK_WIDTH) -> Drawing:
-    """Return over steps."""
-    step, mean, std = metrics["step"], metrics["return"], metrics["return_std"]
+    """Return over steps, at the updates in which episodes ended."""
+    ended = np.isfinite(metrics["return"])
+    step, mean, std = (metrics[name][ended] for name in ("step", "return", "return_std"))
     return line_chart(
         [Series("mean episode return", step, mean, mean - std, mean + std)],
         title="Return of the episodes played while learning (band: one standard deviation)",
@@ -141,8 +142,8 @@ CURVES = (
 def _learning(metrics: Metrics) -> str:
     body = figure_for(lambda width: learning_chart(metrics, width)) if _has(metrics, "return") else ""
     step, mean = metrics["step"], metrics["return"]
-    late = slice(max(0, len(step) // 8), None)
-    if _has({"late": mean[late]}, "late"):
+    late = np.isfinite(mean) & (np.arange(len(step)) >= len(step) // 8)
+    if late.any():
         body += figure_for(
             lambda width: line_chart(
                 [Series("mean episode return", step[late], mean[late])],
