@@ -164,18 +164,19 @@ def names() -> Reader:
 def keys() -> Reader:
     """The file that holds this user's key."""
     import os
+    from unittest.mock import patch
 
     from redline.signature import is_signed, key_file, signed
 
     folder = a_folder()
 
     def read(data: bytes) -> None:
-        os.environ["XDG_CONFIG_HOME"] = str(folder)
-        path = key_file()
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(data)
-        path.chmod(0o600)
-        assert is_signed(signed({"env": "cage2"})) == (len(data) == 32)
+        with patch.dict(os.environ, XDG_CONFIG_HOME=str(folder)):
+            path = key_file()
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
+            path.chmod(0o600)
+            assert is_signed(signed({"env": "cage2"})) == (len(data) == 32)
 
     return Reader(bytes_of([bytes(range(32))]), read)
 
