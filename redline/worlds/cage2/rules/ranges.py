@@ -7,6 +7,7 @@ import numpy as np
 from redline.errors import RedlineError
 from redline.worlds.cage2.rules.observe import SCAN_HOSTS, TABLE_SIZE
 from redline.worlds.cage2.rules.red import ATTACK, FIRST_SCAN, INEFFECTIVE
+from redline.worlds.cage2.rules.remembered import OLDEST
 from redline.worlds.cage2.rules.scenario import (
     B_LINE,
     FAVOURITE,
@@ -24,12 +25,23 @@ from redline.worlds.ranges import WAY_OUT, Range, bits
 MOST = 2**31 - 1
 HOSTS = (
     "seen", "unseen", "root", "malware", "dead_mail", "known_hosts", "known_names", "scanned", "exploited", "escalated",
-    "mapped",
+    "mapped", "was_scanned", "was_restored", "entered_unseen",
 )  # fmt: skip
 """Masks with a bit per host."""
-A_HOST = ("target", "last_exploited", "last_escalated", "red_target", "green_host", "script_host", "script_green_host")
+A_HOST = (
+    "target",
+    "last_exploited",
+    "last_escalated",
+    "red_target",
+    "green_host",
+    "script_host",
+    "script_green_host",
+    "event_host",
+)
 """A host, or -1."""
-FLAGS = ("knows_ot", "scan_empty", "scripted", "green_kind", "impossible")
+FLAGS = (
+    "knows_ot", "scan_empty", "scripted", "green_kind", "impossible", "event_attack", "event_again", "event_before",
+)  # fmt: skip
 SIGNS = (
     "red_top", "red_detected", "script_top", "script_detected", "script_green_kind",
 )  # fmt: skip
@@ -52,6 +64,8 @@ def field_ranges(last_clock: int) -> dict[str, Range]:
         "clock": (0, last_clock),
         "lost": (0, MOST),
         "decoys": bits(NUM_DECOYS),
+        "known_decoys": (0, NUM_DECOYS),
+        "event_age": (0, OLDEST),
         "ports": (0, RED_PORTS),
         "ot": (0, 2),
         "red_agent": (0, len(RED_AGENTS) - 1),
