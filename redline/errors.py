@@ -15,15 +15,19 @@ class RedlineError(Exception):
 
     def __str__(self) -> str:
         """One line, whatever it quotes: what would break it, or be obeyed by a terminal, is written out."""
-        return "".join(letter if letter.isprintable() else _written_out(letter) for letter in super().__str__())
+        return written_out(super().__str__())
 
 
 class Abandoned(BaseException):
     """Raised out of a collect that takes too long to wait for after Ctrl-C. No failure of whatever it is raised in."""
 
 
-def _written_out(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()
+def written_out(text: str, kept: str = "") -> str:
+    """A text in which letters that do not print are spelled out, but for those to be `kept`."""
+    return "".join(
+        letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> RedlineError:

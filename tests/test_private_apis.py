@@ -28,8 +28,16 @@ TESTED_HERE = {
 }
 TESTED_WITH_THE_COMPILER = {
     "compiled/disk.py": {"_cache", "_cache_file", "_impl", "_load_index", "_py_func", "_source_stamp"},
-    "compiled/speed.py": {"_compile_for_args", "_insert"},
-    "compiled/unfinished.py": {"_final_module", "_finalized", "_get_module_for_linking", "_linking_libraries"},
+    "compiled/speed.py": {"_compile_for_args", "_compiling_counter", "_insert"},
+    "compiled/unfinished.py": {
+        "_codegen",
+        "_final_module",
+        "_finalized",
+        "_get_module_for_linking",
+        "_linking_libraries",
+        "_module_pass_manager",
+        "_opt_level",
+    },
 }
 
 

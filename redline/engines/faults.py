@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from redline.errors import RedlineError, unknown
+from redline.errors import RedlineError, unknown, written_out
 from redline.files import warn_on_stderr
 
 ON_ENV_ERROR = {
@@ -54,6 +54,10 @@ class EnvTrouble(RedlineError):
     """Envs failed and the user's choice, or the end of the restart budget, was to stop. Not bad input: exit code 1."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """What happened, with the lines of a traceback as they are."""
+        return written_out(Exception.__str__(self), kept="\n")
 
 
 @dataclass(frozen=True)

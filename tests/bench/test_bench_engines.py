@@ -314,5 +314,14 @@ def test_help_names_every_option(capsys):
         redline("bench", "engines", "slow", "--help")
     assert leaving.value.code in (0, None)
     text = capsys.readouterr().out
-    for option in ("--num-envs", "--workers", "--engines", "--no-peers", "--ray-address", "--mean-ms", "--json", "-q"):
+    for option in (
+        "--num-envs",
+        "--workers",
+        "--engines",
+        "--[no-]peers",
+        "--ray-address",
+        "--mean-ms",
+        "--json",
+        "-q",
+    ):
         assert option in text
