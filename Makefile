@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 train: $(VENV)/.installed ## train a CAGE-2 defender (two minutes), score it beside the published board, write its report
 	$(BIN)/redline train cage2
 
-test: $(VENV)/.installed-dev ## run all tests (about 13 minutes on 2 cores; ARGS="tests/learn -k gae" for some of them)
+test: $(VENV)/.installed-dev ## run all tests (about 15 minutes on 2 cores; ARGS="tests/learn -k gae" for some of them)
 	$(PYTEST) $(ARGS)
 
 again: $(VENV)/.installed-dev ## run the tests that failed once more, one at a time
