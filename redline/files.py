@@ -40,8 +40,9 @@ def guarded(
 
 
 def warn_on_stderr(line: str) -> None:
-    """Print one line where it does not mix with results."""
-    print(line, file=sys.stderr, flush=True)
+    """Print one line where it does not mix with results, if anybody can be told."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def reason(error: OSError) -> str:

@@ -103,16 +103,18 @@ def time_limit(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        if signal.getsignal(signal.SIGALRM) is ring:  # or else somebody needs the alarm more, for we are to end
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
 
 def end_with_parent(told_by_kernel: bool = True) -> None:
-    """In a new process: leave Ctrl-C to the parent, and do not outlive it.
+    """In a new process: leave Ctrl-C and the end of the terminal to the parent, and do not outlive it.
 
     `told_by_kernel` asks for a SIGKILL when whoever forked us ends, which reaches us even while we hold the interpreter.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_exit_with_parent, daemon=True).start()

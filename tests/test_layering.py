@@ -25,7 +25,7 @@ LAYERS = [  # from the top; a module imports from its own package and from layer
     {"sb3", "envs"},
     {"worlds"},
     {"rollout", "timing", "compiled", "signature"},
-    {"files", "threads", "processes", "on_ray"},
+    {"files", "threads", "processes", "on_ray", "signals"},
     {"errors", "version"},
 ]
 REEXPORTED = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from redline.cli.streams import kept_clean, make_writable
 from redline.errors import RedlineError, unknown
+from redline.signals import exit_code_of, heed, leave_with
 from redline.version import __version__
 
 COMMANDS = {
@@ -34,8 +36,19 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 0 done, 1 a check or an env failed, 2 bad input, 130, 143 interrupted."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run one command. Returns the exit code: 0 done, 1 a check or an env failed, 2 bad input, 130, 143, 129 interrupted."""
+    if argv is not None:
+        return _run(list(argv))
+    heed()
+    try:
+        code = _run(sys.argv[1:])
+        leave_with(code)
+    except KeyboardInterrupt as error:  # in the last moment
+        code = _interrupted(error)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     make_writable()
     try:
         with kept_clean("--json" in arguments):
@@ -43,9 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RedlineError as error:
         print(f"redline: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("redline: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        return _interrupted(error)
     except MemoryError:
         print(
             "redline: there is not enough memory for this. Try fewer envs (--num-envs), or a smaller net.",
@@ -57,6 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _refused(error)
+
+
+def _interrupted(error: KeyboardInterrupt) -> int:
+    with contextlib.suppress(OSError):
+        print("redline: interrupted", file=sys.stderr)
+    return exit_code_of(error)
 
 
 def _refused(error: OSError) -> int:

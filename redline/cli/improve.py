@@ -18,6 +18,7 @@ from redline.errors import RedlineError
 from redline.files import warn_on_stderr
 from redline.learn.config import at_least
 from redline.runs import CHECKPOINTS, PROGRESS, Run
+from redline.signals import exit_code_of
 from redline.worlds.registry import shipped_policies
 
 if TYPE_CHECKING:
@@ -60,8 +61,13 @@ def run(arguments: list[str]) -> int:
     what, output = command.what, command.output
     trained = _trained(what.policy)
     found = _begun(trained, command.how, what)
-    gains = _improve(found, trained, command.how, what, output)
-    _save(found, trained)
+    try:
+        gains = _improve(found, trained, command.how, what, output)
+        _save(found, trained)
+    except KeyboardInterrupt as error:
+        path = shlex.quote(str(found.path))
+        warn_on_stderr(f"redline: interrupted. To go on, give the same command with --run-dir {path}")
+        return exit_code_of(error)
     after = gains[0].before + total_gain(gains)
     if output.json:
         data = {"run": str(found.path), "before": gains[0].before, "after": after}
@@ -113,13 +119,7 @@ def _improve(run: Run, trained: Trained, how: Improvement, what: Improve, output
     from redline.threads import use_threads
 
     arena = Arena(trained.config.env, trained.config.env_options, use_threads(what.threads)[0])
-    try:
-        return improve_in(run, trained.policy, arena, how, what.seed, say_to(output))
-    except KeyboardInterrupt:
-        warn_on_stderr(
-            f"redline: interrupted. To go on, give the same command with --run-dir {shlex.quote(str(run.path))}"
-        )
-        raise
+    return improve_in(run, trained.policy, arena, how, what.seed, say_to(output))
 
 
 def _save(run: Run, trained: Trained) -> None:

@@ -18,6 +18,7 @@ from redline.learn.trust import require_trusted
 from redline.report.verdict import in_words, with_interval
 from redline.runs import BEST, RANKING, SUMMARY, Run
 from redline.search import KIND, workflows_of, worlds_with_workflows
+from redline.signals import Interrupt
 from redline.threads import cores
 
 if TYPE_CHECKING:
@@ -75,8 +76,6 @@ def _search(folder: Run, plan: SearchPlan, output: Output) -> int:
     if options.parallel_workflows > cores() and options.runner != "ray":
         say(f"{options.parallel_workflows} workflows at once on {cores()} cores: they will get in each other's way.")
     search = make_search(folder, plan)
-    from redline.learn.session import Interrupt
-
     with Interrupt().listening() as interrupt, Watcher(output) as watcher:
         for pick in search:
             told = f"pick {pick.iteration + 1}  reward {pick.result.env_reward:8.2f}  {pick.used:,} episodes"

@@ -15,11 +15,12 @@ from redline.cli.console import out
 from redline.cli.options import Output, combine, parse
 from redline.cli.worlds import say_to
 from redline.errors import RedlineError
-from redline.files import make_folder
+from redline.files import make_folder, warn_on_stderr
 from redline.learn.config import TrainConfig, at_least, config_from_json, config_to_json
 from redline.learn.trust import require_trusted
 from redline.runs import CONFIG, Run, as_written, within
 from redline.search.parallel import Runner, make_runner
+from redline.signals import exit_code_of
 from redline.signature import signed
 from redline.threads import cores
 from redline.worlds.registry import world_of
@@ -90,9 +91,9 @@ def _go_on(folder: Path, options: Sweep, output: Output) -> int:
     runner = make_runner("processes" if options.ray is None else "ray", options.parallel or cores(), address)
     try:
         left = _climb(folder, plan, runner, say)
-    except KeyboardInterrupt:
-        out.print(f"Interrupted. Go on with: redline sweep --resume {shlex.quote(str(folder))}", soft_wrap=True)
-        return 130
+    except KeyboardInterrupt as error:
+        warn_on_stderr(f"redline: interrupted. Go on with: redline sweep --resume {shlex.quote(str(folder))}")
+        return exit_code_of(error)
     finally:
         runner.close()
     runs = [folder / f"{point}-s{seed}" for point in left for seed in plan["seeds"]]

@@ -24,13 +24,14 @@ from redline.errors import RedlineError
 from redline.files import warn_on_stderr
 from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.runs import REPORT, Run
+from redline.signals import Interrupt, exit_code_of, held_back
 from redline.timing.progress import heard_by
 from redline.worlds.naming import with_query
 from redline.worlds.registry import default_world, find_world, require_known
 from redline.worlds.world import Answer, Say, World
 
 if TYPE_CHECKING:
-    from redline.learn.session import Interrupt, Session
+    from redline.learn.session import Session
     from redline.timing.breakdown import Breakdown
 
 ABOUT = "Train a policy, score it, and leave a run folder behind. Settings that are not given suit the env."
@@ -211,12 +212,12 @@ def _go(
             return interrupt.exit_code
         try:
             summary, graded = _summarise(session, folder, seconds, step_before, output)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             path = shlex.quote(str(session.run.path))
             warn_on_stderr(
                 f"redline: interrupted while scoring. Nothing is lost; score with: redline train --resume {path}"
             )
-            return 130
+            return exit_code_of(error)
     if not saved:
         warn_on_stderr(
             f"redline: no checkpoint of step {session.trainer.step:,} could be written: this policy is lost."
@@ -282,7 +283,7 @@ def _resumed(folder: Folder, saving: Saving, say: Say, claims: contextlib.ExitSt
 
 
 def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims: contextlib.ExitStack) -> Session:
-    from redline.learn.session import Session, held_back
+    from redline.learn.session import Session
     from redline.learn.train import trainer_for, warm_up
     from redline.learn.transfer import adopt_weights
 
@@ -315,7 +316,6 @@ def train_session(
     from redline.engines.faults import EnvTrouble
     from redline.errors import Abandoned
     from redline.learn.finite import NotFinite
-    from redline.learn.session import Interrupt
 
     interrupt, say = Interrupt(may_abandon=lambda: session.trainer.collecting), say_to(output)
     trainer = session.trainer

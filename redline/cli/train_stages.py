@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shlex
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,8 @@ from redline.cli.options import Output
 from redline.cli.worlds import say_to
 from redline.errors import RedlineError, unknown
 from redline.files import warn_on_stderr
-from redline.runs import CONFIG, Run
+from redline.runs import CONFIG, REPORT, Run
+from redline.signals import Interrupt, exit_code_of
 from redline.worlds.registry import world_of
 from redline.worlds.world import Answer, Preset
 
@@ -130,7 +130,7 @@ def _follow(chain: Chain, eval_episodes: int | None, output: Output) -> int:
     say, started, before = say_to(output), time.monotonic(), chain.step
     with chain.run.locked():
         left = list(chain.left())
-        if not left:
+        if not left and (chain.run.path / REPORT).exists():  # which is written last
             return _finished(chain, output)
         try:
             for number, stage in left:
@@ -139,9 +139,13 @@ def _follow(chain: Chain, eval_episodes: int | None, output: Output) -> int:
                 if code:
                     return code
                 say(f"  {_outcome(chain.done[-1])}")
-        except KeyboardInterrupt:  # between two stages
-            return _interrupted(chain, 128 + signal.SIGINT)
-        _tell(chain, eval_episodes, time.monotonic() - started, before, output)
+        except KeyboardInterrupt as error:  # between two stages
+            return _interrupted(chain, exit_code_of(error))
+        try:
+            _tell(chain, eval_episodes, time.monotonic() - started, before, output)
+        except KeyboardInterrupt as error:
+            warn_on_stderr(f"redline: interrupted while scoring. Nothing is lost. {_how_to_go_on(chain, saved=True)}")
+            return exit_code_of(error)
     return 0
 
 
@@ -166,11 +170,12 @@ def _do(chain: Chain, number: int, stage: PlanStage, output: Output) -> int:
     from redline.learn.finite import NotFinite
 
     session, started = chain.session(number), time.monotonic()
-    interrupt, trouble = train_session(session, output)
-    if isinstance(trouble, NotFinite):
-        raise spoiled(trouble, session)
-    saved = session.save()
-    session.close()
+    with contextlib.ExitStack() as listening:
+        interrupt, trouble = train_session(session, output, listening)
+        if isinstance(trouble, NotFinite):
+            raise spoiled(trouble, session)
+        saved = session.save()
+        session.close()
     if trouble:
         raise type(trouble)(f"{trouble}\nredline: stopped in stage {number + 1}. {_how_to_go_on(chain, saved)}")
     if interrupt:
@@ -181,7 +186,6 @@ def _do(chain: Chain, number: int, stage: PlanStage, output: Output) -> int:
 
 def _improve(chain: Chain, number: int) -> int:
     from redline.errors import Abandoned
-    from redline.learn.session import Interrupt
 
     interrupt = Interrupt(may_abandon=lambda: True)
     with interrupt.listening(), contextlib.suppress(Abandoned):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-from redline.errors import Abandoned, RedlineError
+from redline.errors import RedlineError
 from redline.files import guarded
 from redline.learn import checkpoint
 from redline.learn.best import Best
@@ -32,75 +30,6 @@ def find_run(path: Path) -> Run:
     if (path / SEARCH_STATE).exists():
         raise RedlineError(f"{path} is a workflow search. Go on with it by: redline search --resume {path}")
     return Run.open(checkpoint.resolve(path).parent.parent)
-
-
-PATIENCE_SECONDS = 2.0
-"""How long the update under way may take after Ctrl-C before its collect is broken off."""
-
-
-SAME_SECONDS = 1.0
-"""Signals as close together as this are one."""
-
-
-ENDING = (signal.SIGINT, signal.SIGTERM)
-
-
-@contextmanager
-def held_back() -> Iterator[None]:
-    """Has Ctrl-C wait until somebody listens for it, or the block ends."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-class Interrupt:
-    """Set by the first SIGINT or SIGTERM; the second one leaves at once.
-
-    An update that is nearly done may finish. One that is not is abandoned, if `may_abandon` says that nothing has been
-    learned from it yet.
-    """
-
-    def __init__(self, may_abandon: Callable[[], bool] = lambda: False) -> None:
-        self.signal: int | None = None
-        self._noticed = 0.0
-        self._may_abandon = may_abandon
-
-    def __bool__(self) -> bool:
-        return self.signal is not None
-
-    @property
-    def exit_code(self) -> int:
-        """The code that shells expect of a process that a signal ended."""
-        return 128 + (self.signal or 0)
-
-    @contextmanager
-    def listening(self) -> Iterator[Interrupt]:
-        """Listen until the block ends."""
-        before = {number: signal.signal(number, self._notice) for number in ENDING}
-        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._abandon)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        try:
-            yield self
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _notice(self, number: int, frame: FrameType | None) -> None:
-        if self and time.monotonic() - self._noticed > SAME_SECONDS:
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        if self:
-            return  # the same Ctrl-C once more: a shell, or `timeout`, may tell a process and its group
-        self.signal, self._noticed = number, time.monotonic()
-        signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS, 0.2)
-
-    def _abandon(self, number: int, frame: FrameType | None) -> None:
-        if self._may_abandon():
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            raise Abandoned
 
 
 class Session:

@@ -44,6 +44,7 @@ from types import FunctionType, ModuleType, TracebackType
 from typing import Any
 
 from redline.errors import RedlineError
+from redline.signals import exit_code_of
 from redline.timing.breakdown import Breakdown
 
 Clock = Callable[[], int]
@@ -186,7 +187,7 @@ def _ending(run: Callable[[], None]) -> tuple[int, BaseException | None]:
         print(leaving.code, file=sys.stderr)
         return 1, None
     except BaseException as error:
-        return 130 if isinstance(error, KeyboardInterrupt) else 1, _without_us(error)
+        return exit_code_of(error) if isinstance(error, KeyboardInterrupt) else 1, _without_us(error)
     finally:
         sys.stdout.flush()
     return 0, None

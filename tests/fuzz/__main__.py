@@ -1,4 +1,4 @@
-"""`make fuzz`: every reader gets 100,000 inputs that are almost right, and ten compiled envs 1,000 states each that are not.
+"""`make fuzz`: every reader gets 100,000 inputs that are almost right, and compiled envs 10,000 states each that are not.
 
     python -m tests.fuzz [--inputs N] [--states N] [--from SEED] [NAME…]
 
@@ -41,7 +41,7 @@ def main() -> int:
 def _options(names: tuple[str, ...]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--inputs", type=int, default=100_000, help="for each reader")
-    parser.add_argument("--states", type=int, default=1_000, help="for each env")
+    parser.add_argument("--states", type=int, default=10_000, help="for each env")
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("names", nargs="*", choices=names, default="")
     return parser.parse_args()

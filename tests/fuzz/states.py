@@ -13,8 +13,10 @@ from redline.learn.train import trainer_for
 from redline.worlds.registry import make_env
 
 ENVS = (
-    "cage2", "cage2?red_agent=RedMeanderAgent&observation=history",
-    "cage4?steps=40", "cage4?red_agent=DiscoveryFSRed&steps=30", "petri:jobshop/ft06", "petri:cluster/S-0?wafers=3",
+    "cage2", "cage2?red_agent=RedMeanderAgent&observation=history", "cage2?observation=table+scan",
+    "cage2?observation=memory", "cage2?red_agent=RedMeanderAgent&observation=truth",
+    "cage4?steps=40", "cage4?red_agent=DiscoveryFSRed&steps=30", "cage4?steps=40&face=memory",
+    "petri:jobshop/ft06", "petri:cluster/S-0?wafers=3",
     "petri:cluster/J-0?wafers=3&arms=2&cleaning=on&idle_cleaning=on&swap_action=on",
     "nasim:small", "nasim:tiny?fully_obs=true", "world:examples.elevator:WORLD",
 )  # fmt: skip
@@ -35,7 +37,7 @@ class Subject:
         ppo = PPOConfig(elite=2 if name.startswith("petri") else 0, epochs=1)
         self.trainer = trainer_for(
             TrainConfig(
-                name, options, num_envs=3, num_steps=6, total_steps=10**9, hidden=(4,), threads=1, reuse=1, ppo=ppo
+                name, options, num_envs=3, num_steps=12, total_steps=10**9, hidden=(4,), threads=1, reuse=1, ppo=ppo
             )
         )
         self.moments: list[tuple[Arrays, dict[str, Any]]] = []
@@ -52,8 +54,7 @@ class Subject:
         name = rng.choice([name for name in arrays if name.startswith(prefix)])
         try:
             self.trainer.restore({**arrays, name: self._changed(rng, name, arrays[name])}, values)
-            for _ in range(3):
-                self.trainer.update()
+            self.trainer.update()
         except RedlineError as error:
             assert "\n" not in str(error), error
             return False
@@ -71,7 +72,7 @@ class Subject:
             return array.astype(rng.choice((np.float32, np.int64, np.uint8)))
         form = self._forms.get(name.removeprefix(ENGINE))
         for _ in range(rng.choice((1, 1, 2, 8))):
-            if form is not None and form.names:
+            if form is not None and form.names and len(raw) >= form.itemsize:
                 self._poke_field(rng, raw, form)
             else:
                 self._poke(rng, raw, 0, len(raw), rng.choice((1, 2, 4, 4, 8)))

@@ -34,6 +34,8 @@ SLOT_MASK = (1 << SLOTS) - 1
 PHASE_MASK = (1 << PHASE_BITS) - 1
 AGENT_SHIFT = NUM_MESSAGES * MESSAGE_BITS
 """The bit of the last word where the number of the agent begins."""
+WORD_BITS = max(CONNECTION_SHIFT + SLOTS, AGENT_SHIFT + (NUM_BLUE - 1).bit_length())
+"""Bits that a word has use for."""
 
 
 @rule
