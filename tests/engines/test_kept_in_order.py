@@ -33,8 +33,11 @@ class Odd(gymnasium.Env):
     def __init__(self, what="", folder=""):
         self.what, self.folder, self.clock = what, folder, 0
         if what == "child":
-            child = subprocess.Popen(["sleep", "1000"])
-            open(os.path.join(folder, f"child-{child.pid}"), "w").close()
+            self.start()
+
+    def start(self):
+        child = subprocess.Popen(["sleep", "1000"])
+        open(os.path.join(self.folder, f"child-{child.pid}"), "w").close()
 
     def reset(self, *, seed=None, options=None):
         self.clock = 0
@@ -42,6 +45,8 @@ class Odd(gymnasium.Env):
 
     def step(self, action):
         self.clock += 1
+        if self.what == "child in a step" and self.clock == 2:
+            self.start()
         once = os.path.join(self.folder, "once")
         if self.what == "base" and self.clock == 3 and not os.path.exists(once):
             open(once, "w").close()
@@ -110,11 +115,12 @@ def test_an_env_that_is_looked_at_before_training_cannot_stop_it(
     assert (found.actions is None) == (what == "base")
 
 
+@pytest.mark.parametrize("what", ["child", "child in a step"])
 @pytest.mark.parametrize("how", ["close", "kill"])
-def test_children_of_an_env_end_with_its_worker(how: str, folder: Path) -> None:
+def test_children_of_an_env_end_with_its_worker(how: str, what: str, folder: Path) -> None:
     script = (
         "from tests.engines.test_kept_in_order import *\n"
-        f"engine = make('shared', 'child', {str(folder)!r})\n"
+        f"engine = make('shared', {what!r}, {str(folder)!r})\n"
         "engine.collect(Scripted(2), 8, Stopwatch())\n"
         "print('playing', flush=True)\n"
         f"{'engine.close()' if how == 'close' else 'time.sleep(1000)'}\n"
@@ -137,10 +143,11 @@ def test_children_of_an_env_end_with_its_worker(how: str, folder: Path) -> None:
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )  # the env's own
+@pytest.mark.parametrize("what", ["child", "child in a step"])
 @pytest.mark.parametrize("name", ["serial", "vector"])
-def test_children_of_an_env_in_this_process_end_with_it(name: str, folder: Path) -> None:
+def test_children_of_an_env_in_this_process_end_with_it(name: str, what: str, folder: Path) -> None:
     bystander = subprocess.Popen(["sleep", "1000"])
-    engine = make(name, "child", folder)
+    engine = make(name, what, folder)
     engine.collect(Scripted(2), 8, Stopwatch())
     children = [int(path.name.removeprefix("child-")) for path in folder.glob("child-*")]
     assert len(children) >= 4 and all(map(is_alive, children))

@@ -31,7 +31,14 @@ from redline.engines.workers.validation import (
 )
 from redline.errors import Abandoned, RedlineError
 from redline.files import warn_on_stderr
-from redline.processes import CLOSE_SECONDS, TimeUp, end_children, ends_in_time, own_children
+from redline.processes import (
+    CLOSE_SECONDS,
+    TimeUp,
+    children_of_this_thread,
+    end_children,
+    ends_in_time,
+    own_children,
+)
 from redline.worlds.batch import SingleEnv
 from redline.worlds.observations import MASK, Flattener, flattener, mask_space, stored_space
 
@@ -61,6 +68,7 @@ class SingleEnvs:
         self._ours = (KeyboardInterrupt, Abandoned, TimeUp) if status is None else ()
         self.envs: list[gym.Env | None] = [None] * len(self.ids)
         self._children: list[set[int]] = [set() for _ in self.ids]  # started by each, where no worker's end is theirs
+        self._strays: set[int] = set()  # started in a step, by one of them
         self._seeds: list[int | None] = [None] * len(self.ids)
         self._steps = [0] * len(self.ids)
         self._buffers: StepBuffers | None = None
@@ -125,6 +133,7 @@ class SingleEnvs:
         """Play one step in some of the envs, with the actions of the buffers. Ended episodes begin again at once."""
         failures, reset_ns, slowest = list[Failure](), 0, 0
         self._infos, self._told = [], {}
+        there = children_of_this_thread() if self._ours else set()
         started = before = time.monotonic_ns()
         for k, action in zip(places, self._actions(places), strict=True):
             if self.envs[k] is None:  # dropped
@@ -142,6 +151,8 @@ class SingleEnvs:
             slowest, before = max(slowest, now - before), now
         failures += self._not_finite(places)
         total = self.status.idle() - started
+        if self._ours:
+            self._strays |= children_of_this_thread() - there
         return StepReport(
             StepTimes(total - reset_ns, reset_ns, slowest, started), failures, self._metrics(), self._infos
         )
@@ -340,6 +351,7 @@ class SingleEnvs:
                 break
         for k in range(len(envs)):
             self._end_children(k)
+        end_children(self._strays)
 
 
 def _close(env: gym.Env) -> bool:
