@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from redline.errors import RedlineError
 from redline.files import encode_json, make_folder, reason, replace_file, sync_folder
@@ -135,7 +135,7 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Claim the run for this process until the block ends, or say which process has it."""
-        with (self.path / LOCK).open("a+") as file:
+        with self._open_lock() as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -148,6 +148,13 @@ class Run:
             file.write(str(os.getpid()))
             file.flush()
             yield
+
+    def _open_lock(self) -> IO[str]:
+        """The file that tells who has the run. A link, a pipe or a device in its place is not written to."""
+        path = self.path / LOCK
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise RedlineError(f"{path} is no file, so {self.path} cannot be claimed. Delete it.")
+        return open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+")
 
     def adopted(self) -> Run:
         """The same run, signed by this user: who has trusted it once need not say so again."""
@@ -209,6 +216,16 @@ def _cannot_begin(path: Path, error: OSError) -> RedlineError:
     why = "it is a file" if path.is_file() else reason(error)
     elsewhere = Path(tempfile.gettempdir()) / "redline-runs"
     return RedlineError(f"Cannot begin a run in {path}: {why}. Pass a folder you can write to, such as {elsewhere}.")
+
+
+def link_out_of(folder: Path) -> Path | None:
+    """A link somewhere in a folder that leads out of it, if there is one: what is written there would land elsewhere."""
+    home = os.path.realpath(folder)
+    for where, folders, files in os.walk(folder):
+        for each in (os.path.join(where, name) for name in (*folders, *files)):
+            if os.path.islink(each) and os.path.commonpath([home, os.path.realpath(each)]) != home:
+                return Path(each)
+    return None
 
 
 def within(folder: Path, name: object) -> Path:

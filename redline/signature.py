@@ -44,8 +44,18 @@ def is_signed(config: dict[str, Any]) -> bool:
 
 def key_file() -> Path:
     """Where this user's key is kept."""
-    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    folder = os.environ.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(folder):  # or else it would depend on where we are, and anybody could have put a key there
+        folder = os.path.join(os.path.expanduser("~"), ".config")
     return Path(folder, "redline", "key")
+
+
+def why_no_key() -> str:
+    """What keeps this user from knowing runs by a key that is there, in brackets; nothing where there is none to blame."""
+    path = key_file()
+    if not path.exists() or _key(make=False) is not None:
+        return ""
+    return f" (your key {path} cannot be used: it must be yours alone, as by chmod 600, and hold {KEY_BYTES} bytes)"
 
 
 def _signature(config: dict[str, Any], key: bytes) -> str:
@@ -60,7 +70,7 @@ def _key(make: bool) -> bytes | None:
     with suppress(OSError):
         if make and not path.exists():
             _make_key(path)
-        with path.open("rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would keep us waiting
             found = os.fstat(file.fileno())
             key = file.read(KEY_BYTES + 1)
         if found.st_uid == os.geteuid() and not found.st_mode & 0o077 and len(key) == KEY_BYTES:

@@ -69,7 +69,9 @@ def test_what_nohup_has_made_deaf_stays_so() -> None:
 
 
 def test_a_second_signal_is_the_same_one_however_late_it_is_heard() -> None:
-    listening = "now = iter(range(0, 10**6, 100))\ntime.monotonic = lambda: next(now)\nwith Interrupt().listening() as asked:\n"
+    listening = (
+        "now = iter(range(0, 10**6, 100))\ntime.monotonic = lambda: next(now)\nwith Interrupt().listening() as asked:\n"
+    )
     done = run(f"{listening}    tell(2)\n    tell(2)\n    return asked.exit_code")
     assert (done.returncode, done.stderr) == (130, "")
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, config_from_json
-from redline.signature import is_signed
+from redline.runs import link_out_of
+from redline.signature import is_signed, why_no_key
 from redline.worlds.naming import with_query
 from redline.worlds.registry import is_compiled, make_env, reaches
 
@@ -30,12 +31,13 @@ def stored_config(data: object, where: Path, trust: bool = False) -> TrainConfig
 
 def require_trusted(config: dict[str, Any], where: Path, trust: bool = False) -> None:
     """Refuse a stranger's config that would run or open something, with what that is; `trust` lets it."""
-    if trust:
+    if trust or is_signed(config):
         return
-    wishes = reach_of(config)
-    if wishes and not is_signed(config):
+    link = link_out_of(where)
+    wishes = reach_of(config) + ([] if link is None else [_shown(f"write where its link {link.name} leads")])
+    if wishes:
         raise RedlineError(
-            f"{where} was not made by you on this machine, and would {' and '.join(wishes)}. "
+            f"{where} was not made by you on this machine{why_no_key()}, and would {' and '.join(wishes)}. "
             "If you trust whoever made it, add --trust."
         )
 

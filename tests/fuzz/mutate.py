@@ -6,6 +6,8 @@ import json
 import random
 from typing import Any
 
+import numpy as np
+
 NUMBERS = [
     "0", "-1", "--5", "1e400", "-0", "nan", "inf", "²", "٣", "9" * 5000, str(2**31),
     str(-(2**31) - 1), str(2**63), str(2**64),
@@ -66,10 +68,11 @@ def _word(rng: random.Random, data: bytes, others: list[bytes]) -> bytes:
 
 def _number(rng: random.Random, data: bytes, others: list[bytes]) -> bytes:
     """Another number in the place of one that is there."""
-    digits = [k for k, letter in enumerate(data) if 48 <= letter < 58]
-    if not digits:
+    letters = np.frombuffer(data, np.uint8)
+    digits = np.flatnonzero((letters >= 48) & (letters < 58))
+    if not len(digits):
         return _word(rng, data, others)
-    first = last = rng.choice(digits)
+    first = last = int(rng.choice(digits))
     while last < len(data) and 48 <= data[last] < 58:
         last += 1
     return data[:first] + rng.choice(NUMBERS).encode() + data[last:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,17 @@ COMMANDS = (
     ["report", "run"],
     ["profile", "--run", "run"],
 )
+OTHERS = (
+    ["play", "run"],
+    ["export", "run", "x.npz"],
+    ["improve", "run"],
+    ["train", "CartPole-v1", *TINY, "--from", "run"],
+    ["eval", "run/checkpoints/step-000000000016", "--episodes", "1"],
+)
 by_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 
 
-@by_command
+@pytest.mark.parametrize("command", [*COMMANDS, *OTHERS], ids=lambda command: command[0])
 def test_a_strangers_run_is_refused_with_what_it_would_run(
     run: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,7 +75,7 @@ def test_a_strangers_run_is_refused_with_what_it_would_run(
     rewrite(run, env_options={"note": str(note)}, total_steps=64)
     assert main(command) == 2
     told = capsys.readouterr().err
-    told = told.removeprefix("Loading torch …\n")
+    told = told.removeprefix("Loading torch …\n").removeprefix("Playing an episode …\n")
     assert told.count("\n") == 1 and "external:my_envs:make" in told and str(note)[:20] in told and "--trust" in told
     assert not note.exists()
 
@@ -83,6 +91,54 @@ def test_trust_runs_it_and_makes_it_ones_own(run: Path) -> None:
     assert main(["eval", "run", "--episodes", "1", "--trust"]) == 0 and note.exists()
     assert main(["train", "--resume", "run", "--trust", "--eval-episodes", "0", "--quiet"]) == 0
     assert main(["eval", "run", "--episodes", "1"]) == 0
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "checkpoints", ".lock"])
+def test_a_strangers_run_cannot_have_us_write_elsewhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "cage2", *TINY, "--run-dir", "run"]) == 0
+    rewrite(Path("run"), total_steps=64)
+    (tmp_path / "elsewhere").write_text("dear to somebody")
+    if name == "checkpoints":
+        (tmp_path / "run" / name).rename(tmp_path / "elsewhere-too")
+        (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere-too")
+    else:
+        (tmp_path / "run" / name).unlink(missing_ok=True)
+        (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere")
+    assert main(["train", "--resume", "run", "--quiet", "--eval-episodes", "0"]) == 2
+    told = capsys.readouterr().err
+    assert (f"would write where its link {name} leads" if name != ".lock" else ".lock is no file") in told
+    assert (tmp_path / "elsewhere").read_text() == "dear to somebody"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o000])
+def test_a_key_that_others_can_read_is_named_where_it_is_missed(
+    mode: int, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key_file().chmod(mode)
+    try:
+        code = main(["eval", "run", "--episodes", "1"])
+        told = capsys.readouterr().err
+    finally:
+        key_file().chmod(0o600)
+    assert (code, str(key_file()) in told) == (2, True) if mode or os.geteuid() else code == 0
+
+
+def test_a_pipe_in_the_place_of_the_key_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    key_file().parent.mkdir()
+    os.mkfifo(key_file(), 0o600)
+    assert not is_signed(signed({"env": "cage2"}))
+
+
+def test_a_key_lies_where_the_user_is_at_home_not_where_a_command_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "config")
+    assert key_file().is_absolute() and tmp_path not in key_file().parents
 
 
 def test_another_users_key_does_not_count(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
