@@ -17,7 +17,7 @@ from redline.cli.worlds import say_to
 from redline.errors import RedlineError
 from redline.files import warn_on_stderr
 from redline.learn.config import at_least
-from redline.runs import CHECKPOINTS, PROGRESS, Run
+from redline.runs import CHECKPOINTS, CONFIG, Run
 from redline.signals import exit_code_of
 from redline.worlds.registry import shipped_policies
 
@@ -98,7 +98,7 @@ def _begun(trained: Trained, how: Improvement, what: Improve) -> Run:
     config |= {"improves": str(trained.path), "improvement": dataclasses.asdict(how)}
     if what.run_dir is None:
         return Run.create(what.runs, f"{trained.config.env.replace('/', '-')}-improved", config)
-    if not (what.run_dir / PROGRESS).exists() or (what.run_dir / CHECKPOINTS).exists():
+    if not (what.run_dir / CONFIG).exists() or (what.run_dir / CHECKPOINTS).exists():
         return Run.at(what.run_dir, config)
     found = Run.open(what.run_dir)
     if any(found.config.get(name) != _plain(config[name]) for name in ("seed", "improves", "improvement")):

@@ -126,6 +126,22 @@ def test_the_command_goes_on_with_the_same_improvement_and_no_other(tmp_path, mo
     assert improve_champion(tmp_path / "run") == 2  # it is finished
 
 
+def test_an_improvement_that_was_stopped_before_it_began_goes_on(tmp_path, monkeypatch, capsys):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("redline.cli.improve._improve", stop)
+        assert main(["improve", "champion", "--quiet", "--run-dir", str(folder)]) == 130
+        assert capsys.readouterr().err == (
+            f"redline: interrupted. To go on, give the same command with --run-dir {folder}\n"
+        )
+        assert main(["improve", "champion", "--quiet", "--run-dir", str(folder)]) == 130
+    assert main(["improve", "champion", "--quiet", "--run-dir", str(folder), "--seed", "1"]) == 2
+    assert "another improvement" in capsys.readouterr().err
+
+
 def test_time_is_accounted_for(improved):
     *_, breakdown = improved
     assert {path[1] for path in breakdown.seconds if path[0] == "improve" and path[1:]} == {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from redline.learn.finite import NotFinite
 from redline.learn.ppo import PPO
 from redline.learn.stages import Chain, plan_config, smaller
 from redline.metrics import load_metrics
-from redline.runs import Run
+from redline.runs import REPORT, SCORES, Run
 from redline.worlds.cage2.presets import champion, short
 from redline.worlds.registry import world_of
 
@@ -137,6 +138,23 @@ def test_ctrl_c_says_how_to_go_on_and_that_ends_where_it_would_have(run, tmp_pat
         assert f"redline train --resume {folder}" in said
         assert main(["train", "--resume", str(folder), "--quiet", "--eval-episodes", "0"]) == 0
     assert all((weights(folder)[name] == array).all() for name, array in weights(run.path).items())
+
+
+def test_a_plan_that_was_interrupted_while_it_was_scored_is_scored_when_it_goes_on(run, tmp_path, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "run"
+    shutil.copytree(run.path, folder)
+    for name in (SCORES, REPORT):
+        (folder / name).unlink(missing_ok=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("redline.cli.train_stages._graded", interrupted)
+        assert main(["train", "--resume", str(folder), "--quiet"]) == 130
+    said = capsys.readouterr().err
+    assert said.count("interrupted") == 1 and f"redline train --resume {folder}" in said
+    assert main(["train", "--resume", str(folder), "--quiet", "--eval-episodes", "2"]) == 0
+    assert (folder / REPORT).exists() and (folder / SCORES).exists()
 
 
 @pytest.mark.parametrize(

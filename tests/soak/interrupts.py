@@ -43,16 +43,18 @@ def jobs(folder: str) -> dict[str, Job]:
     }
     plan = ["train", "cage2", "--total-steps", "20000", *run, "--eval-episodes", "10", "--threads", "1"]
     few = ["--total-episodes", "2000", "--max-episodes-per-workflow", "500", "--eval-episodes", "20"]
+    improve = ["improve", "champion", *run, "--threads", "1", "--episodes", "64", "--states", "10", "--tries", "4"]
+    improve += ["--deciding", "8", "--judging", "64", "--lessons", "10", "--least-visits", "5"]
     return found | {
         "vector": Job(["train", "cage2", "--preset", "none", "--total-steps", "2000000", *run, "--threads", "1"], resume),
         "plan": Job(plan, ["train", "--resume", folder, "--quiet", "--eval-episodes", "2"]),
         "eval": Job(["eval", "champion", "--episodes", "200"]),
         "search": Job(["search", "cage2", *few, *run], ["search", "--resume", folder, "--quiet"]),
         "sweep": Job(
-            ["sweep", "cage2", "--preset", "none", "--total-steps", "100000", "--seeds", "2", "--folder", folder],
+            ["sweep", "cage2", "--total-steps", "100000", "--seeds", "2", "--folder", folder],
             ["sweep", "--resume", folder, "--quiet"],
         ),
-        "improve": Job(["improve", "champion", *run, "--rounds", "1"], ["improve", "champion", *run, "--rounds", "1"]),
+        "improve": Job(improve, improve),
         "play": Job(["play", "champion", "--quiet"]),
         "bench": Job(["bench", "sim", "cage2", "--seconds", "0.2", "--turns", "2", "--threads", "1"]),
     }  # fmt: skip
