@@ -63,8 +63,8 @@ def run(arguments: list[str]) -> int:
     play, episode = _watched(options, changed)
     film = play.film(episode)
     written = _written(options, film)
-    if episode.unseen:
-        say_to(command.output)(episode.unseen)
+    if film.legend and film.legend == episode.unseen:
+        say_to(command.output)(film.legend)
     if command.output.json:
         print_json(_facts(episode, film, written))
     elif written:

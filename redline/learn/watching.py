@@ -74,8 +74,8 @@ class WatchedEpisode:
     options: dict[str, Any] = field(default_factory=dict)
     last: np.ndarray | None = None
     """The numbers that were seen at the end."""
-    observation_shape: tuple[int, ...] = ()
-    """Of what the env shows, where that is one array."""
+    picture: tuple[int, ...] = ()
+    """Channels, rows and columns, where an observation is a picture."""
     unseen: str = ""
     """Why the env makes no pictures of itself, though it says that it can."""
 
@@ -165,7 +165,7 @@ def watch(
     names = tuple(getattr(encoding, "names", ())) or known.observations
     return WatchedEpisode(
         name, seed, who, known.actions, names if len(names) == len(numbers) else (), start, tuple(steps), terminated,
-        dict(options or {}), numbers, env.observation_space.shape or (),
+        dict(options or {}), numbers, getattr(encoding, "picture", ()),
     )  # fmt: skip
 
 

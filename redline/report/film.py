@@ -24,8 +24,6 @@ KEY_SIZE = (22, 18)
 """Pixels of a sample in the list of what scenes show."""
 FEW_VALUES = 16
 """Numbers of an observation that the plain film shows even where they are 0."""
-LEAST_SIDE = 5
-"""Rows and columns that an observation has at least, to be looked at as a picture."""
 MOST_VALUES = 64
 """Numbers of an observation that the plain film shows."""
 
@@ -165,7 +163,7 @@ def plain_film(episode: WatchedEpisode) -> Film:
     notes = [episode.start, *(step.note for step in episode.steps)]
     numbers = [*(step.observation for step in episode.steps), episode.last]
     if not any(isinstance(note, np.ndarray) for note in notes):
-        notes = [picture_of(each, episode.observation_shape) for each in numbers]
+        notes = [picture_of(each, episode.picture) for each in numbers]
     images = [encode_png(note) if isinstance(note, np.ndarray) else None for note in notes]
     frames = [Frame("The beginning", _seen(episode, numbers[0]), image=images[0])]
     for t, step in enumerate(episode.steps):
@@ -181,15 +179,14 @@ def plain_film(episode: WatchedEpisode) -> Film:
         )
     end = Moment(len(frames) - 1, "the end" if episode.terminated else "cut off")
     best = [Moment(t, f"reward {short(frames[t].reward or 0.0)}") for t in _extremes(episode)]
-    return Film(title_of(episode), frames, moments=[*best, end], legend=episode.unseen)
+    return Film(title_of(episode), frames, moments=[*best, end], legend="" if any(images) else episode.unseen)
 
 
 def picture_of(numbers: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
-    """An observation as dots uint8 [height, width, 3], if it is a picture: grey, in colours, or a colour per channel."""
-    if numbers is None or len(shape) not in (2, 3) or min(shape[:2]) < LEAST_SIDE or numbers.size != np.prod(shape):
+    """An observation as dots uint8 [rows, columns, 3], if it is a picture: grey, in colours, or a colour per channel."""
+    if numbers is None or not shape:
         return None
-    levels = np.asarray(numbers, np.float64).reshape(*shape[:2], -1)
-    levels = levels / (np.abs(levels).max() or 1.0)
+    levels = np.asarray(numbers, np.float64).reshape(shape).transpose(1, 2, 0)
     if levels.shape[2] in (1, 3):
         return (255 * levels.clip(0, 1) * np.ones(3)).astype(np.uint8)
     colours = np.array([[int(PALETTE[hue(k)][1][i : i + 2], 16) for i in (1, 3, 5)] for k in range(levels.shape[2])])
@@ -202,7 +199,8 @@ def _extremes(episode: WatchedEpisode) -> list[int]:
     rewards = [step.reward for step in episode.steps]
     if len(set(rewards)) < 2:
         return []
-    return sorted({1 + int(np.argmin(rewards)), 1 + int(np.argmax(rewards))})
+    usual = max(set(rewards), key=rewards.count)
+    return sorted({1 + int(np.argmin(rewards)), 1 + int(np.argmax(rewards))} - {1 + rewards.index(usual)})
 
 
 def _seen(episode: WatchedEpisode, numbers: np.ndarray | None) -> list[tuple[str, str]]:
