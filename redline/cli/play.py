@@ -17,7 +17,7 @@ from redline.cli.worlds import first_word, say_to, world_named
 from redline.errors import RedlineError
 from redline.learn.config import at_least
 from redline.worlds.naming import with_query
-from redline.worlds.registry import default_world, find_world, shipped_policies
+from redline.worlds.registry import default_world, find_world, shipped_policies, world_of
 
 if TYPE_CHECKING:
     from redline.learn.watching import WatchedEpisode
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """Watch an episode step by step: space goes on, the arrows go back and forth, q leaves.
+    """Watch an episode step by step: space or → for the next step, ← to go back, q to quit.
 
     Where standard output is not a terminal, all steps are printed one below the other.
     """
@@ -34,17 +34,17 @@ class PlayOptions:
     target: tyro.conf.Positional[str]
     """A run folder, one of its checkpoints, a policy that comes with Redline, or an env, together with --policy."""
     policy: str | None = None
-    """A simple player of the env that is named, in place of a trained policy: the world's own page lists them."""
+    """A simple player instead of a trained policy, for an env that has some: leave it out to see their names."""
     env: str | None = None
     """Play in this env instead of the one trained on; options may follow its name, as in NAME?option=value."""
     seed: int = 0
-    """Seed of the episode: the same as that of the first one that redline eval plays with it."""
+    """Seed of the episode: you see the first one that redline eval plays with this seed."""
     deterministic: bool = False
     """Always take the likeliest action instead of drawing one."""
     trust: bool = False
-    """Use what the run names, such as an env of its own, though it was not made by you."""
+    """Use code that the run names, such as an env of its own, though somebody else made the run."""
     step: int = 0
-    """Begin with this step."""
+    """Start at this step."""
     html: Path | None = None
     """Write the episode as one page that needs no network, instead of showing it here."""
     svg: Path | None = None
@@ -63,6 +63,8 @@ def run(arguments: list[str]) -> int:
     play, episode = _watched(options, changed)
     film = play.film(episode)
     written = _written(options, film)
+    if film.legend and film.legend == episode.unseen:
+        say_to(command.output)(film.legend)
     if command.output.json:
         print_json(_facts(episode, film, written))
     elif written:
@@ -114,10 +116,18 @@ def _watched(command: PlayOptions, changed: dict[str, Any]) -> tuple[Play, Watch
             f"There is no run or checkpoint {target}, and no env of that name. Pass a run folder, or see redline envs."
         )
     if command.policy is None:
-        raise RedlineError(
-            f"{target} is an env: who is to play? Pass the folder of a run on it, or try --policy with one of its players."
-        )
+        raise RedlineError(f"{target} is an env: who is to play? {_players_of(target)}")
     return watch_player(target, command.policy, command.seed, changed)
+
+
+def _players_of(env: str) -> str:
+    """What can be played there."""
+    from redline.report.film import play_of
+
+    known = play_of(world_of(with_query(env, {})[0])).players(env)
+    if not known:
+        return "Pass the folder of a run on it: redline play runs/NAME."
+    return f"Pass the folder of a run on it, or one of its simple players: --policy {', '.join(known)}."
 
 
 def _written(command: PlayOptions, film: Film) -> list[Path]:

@@ -15,12 +15,19 @@ from rich.live import Live
 from rich.text import Text
 
 from redline.cli.console import out
+from redline.learn.watching import LIKELIEST
 from redline.report.film import Film
 from redline.report.film_text import frame_lines
 
-FORWARD, BACK, LEAVE = ("\x1b[C", "\x1b[B", "n", " "), ("\x1b[D", "\x1b[A", "p"), ("q", "\x03", "\x04")
+FORWARD, BACK, LEAVE = ("\x1b[C", "n", " "), ("\x1b[D", "p"), ("q", "\x03", "\x04")
+DOWN, UP = "\x1b[B", "\x1b[A"
 FIRST, LAST = ("\x1b[H", "\x1b[1~", "g"), ("\x1b[F", "\x1b[4~", "G")
-KEYS = "space or → on, ← back, Home, End, m next moment, q leave"
+KEYS = "space or → next, ← back, m next moment, Home, End, q quit"
+NARROW_KEYS = "space → ← m Home End, q quit"
+LOOK_SECONDS = 0.5
+"""How often to see whether the window has another size."""
+FEWEST_LIKELY = 1
+"""Likely actions that are told even where there is little room."""
 
 
 def print_all(film: Film) -> None:
@@ -35,18 +42,41 @@ def print_all(film: Film) -> None:
 
 def show_on_screen(film: Film, start: int) -> None:
     """The film frame by frame, led by keys."""
-    at, totals = min(start, len(film.frames) - 1), film.returns()
+    at, top, totals = min(start, len(film.frames) - 1), 0, film.returns()
 
     def picture() -> Group:
-        lines = [Text.from_markup(line) for line in frame_lines(film.frames[at], totals[at], len(totals) - 1)]
-        return Group(Text(film.title, style="bold"), *lines, Text(KEYS, style="dim"))
+        nonlocal top
+        width, height = out.size
+        room = height - 2  # between the title and the keys
+        lines = _fitting(film, at, totals, room)
+        top = max(0, min(top, len(lines) - room))
+        keys = KEYS if width >= len(KEYS) else NARROW_KEYS
+        more = "" if len(lines) <= room else "  ↑↓ more"
+        shown = [Text.from_markup(line, overflow="ellipsis") for line in lines[top : top + room]]
+        shown += [Text("")] * (room - len(shown))
+        title = Text(film.title, style="bold", overflow="ellipsis")
+        rows = [title, *shown, Text(keys + more, style="dim", overflow="crop")]
+        for row in rows:
+            row.no_wrap = True
+        return Group(*rows)
 
     with _keys() as pressed, Live(picture(), console=out, screen=True, auto_refresh=False) as live:
         for key in pressed:
             if key in LEAVE:
                 return
+            top += (key == DOWN) - (key == UP)
             at = _moved(film, at, key)
             live.update(picture(), refresh=True)
+
+
+def _fitting(film: Film, at: int, totals: list[float], room: int) -> list[str]:
+    """A frame in as many lines as there is room for, if leaving out unlikely actions is enough for that."""
+    lines: list[str] = []
+    for likeliest in range(LIKELIEST, FEWEST_LIKELY - 1, -1):
+        lines = frame_lines(film.frames[at], totals[at], len(totals) - 1, likeliest)
+        if len(lines) <= room:
+            break
+    return lines
 
 
 def _moved(film: Film, at: int, key: str) -> int:
@@ -71,9 +101,17 @@ def _keys() -> Iterator[Iterator[str]]:
 
 
 def _read_keys() -> Iterator[str]:
-    """One key at a time; those that send several characters arrive as one."""
-    stdin = sys.stdin.fileno()
-    while data := os.read(stdin, 1):
+    """One key at a time; those that send several characters arrive as one. A window of another size is an empty key."""
+    stdin, size = sys.stdin.fileno(), out.size
+    while True:
+        if not select.select([stdin], [], [], LOOK_SECONDS)[0]:
+            if out.size != size:
+                size = out.size
+                yield ""
+            continue
+        data = os.read(stdin, 1)
+        if not data:
+            return
         if data == b"\x1b":
             while select.select([stdin], [], [], 0.02)[0]:
                 data += os.read(stdin, 1)

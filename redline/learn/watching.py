@@ -19,6 +19,7 @@ from redline.learn.policy import Policy
 from redline.worlds.batch import encoding_of
 from redline.worlds.encoding import Encoding
 from redline.worlds.observations import MASK, Flattener, flattener
+from redline.worlds.python.names import names_of
 
 LIKELIEST = 5
 """Actions that are told of every decision."""
@@ -73,6 +74,10 @@ class WatchedEpisode:
     options: dict[str, Any] = field(default_factory=dict)
     last: np.ndarray | None = None
     """The numbers that were seen at the end."""
+    picture: tuple[int, ...] = ()
+    """Channels, rows and columns, where an observation is a picture."""
+    unseen: str = ""
+    """Why the env makes no pictures of itself, though it says that it can."""
 
     @property
     def total(self) -> float:
@@ -156,11 +161,12 @@ def watch(
             raise RedlineError(
                 f"{name} has not ended after {len(steps):,} steps. Give it an end, such as a gymnasium TimeLimit."
             )
-    names = tuple(getattr(encoding, "names", ()) or getattr(env, "observation_names", ()))
-    actions = tuple(getattr(env, "action_names", ()))
+    known = names_of(env)
+    names = tuple(getattr(encoding, "names", ())) or known.observations
     return WatchedEpisode(
-        name, seed, who, actions, names, start, tuple(steps), terminated, dict(options or {}), numbers
-    )
+        name, seed, who, known.actions, names if len(names) == len(numbers) else (), start, tuple(steps), terminated,
+        dict(options or {}), numbers, getattr(encoding, "picture", ()),
+    )  # fmt: skip
 
 
 def seen(encoding: Encoding, observation: Any) -> np.ndarray:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -45,10 +45,11 @@ def watch_trained(
     name, options = (config.env, {**config.env_options, **changed}) if env is None else with_query(env, changed)
     if isinstance(trained.policy, TeamPolicy):
         return _watch_team(trained, trained.policy, name, options, seed, deterministic, who or name_of(trained))
-    play, made = _stage(name, options, trained)
+    play, made, unseen = _stage(name, options, trained)
     try:
         player = PolicyPlayer(trained.policy, seed, deterministic)
-        return play, watch(made, name, player, seed, who=who or name_of(trained), note=play.note, options=options)
+        found = watch(made, name, player, seed, who=who or name_of(trained), note=play.note, options=options)
+        return play, replace(found, unseen=unseen)
     finally:
         ends_in_time(made.close)
 
@@ -60,7 +61,7 @@ def watch_player(
     name, options = with_query(env, changed)
     team = world_of(name).agents
     made: Any
-    play, made = _team_stage(name, options, encoded=False) if team else _stage(name, options, None)
+    play, made = _team_stage(name, options, encoded=False) if team else _stage(name, options, None)[:2]
     try:
         if play.player is None:
             raise RedlineError(
@@ -80,7 +81,7 @@ def watch_several(trained: Trained, most: int, seconds: float, seed: int) -> tup
     if isinstance(trained.policy, TeamPolicy):
         play, episode = watch_trained(trained, seed)
         return play, [episode]
-    play, made = _stage(trained.config.env, trained.config.env_options, trained, pictures=False)
+    play, made, _ = _stage(trained.config.env, trained.config.env_options, trained, pictures=False)
     compiled = world_of(trained.config.env).compiled  # which may have to be done first, and is quick after that
     until = math.inf if compiled else began + 3 * seconds
     try:
@@ -120,8 +121,13 @@ def name_of(trained: Trained) -> str:
     return path.parent.parent.name if path.parent.name == CHECKPOINTS else path.name
 
 
-def _stage(name: str, options: dict[str, Any], trained: Trained | None, pictures: bool = True) -> tuple[Play, gym.Env]:
-    """How the env's world shows episodes, and an env to play one in: one that makes pictures of itself, if it can."""
+def _stage(
+    name: str, options: dict[str, Any], trained: Trained | None, pictures: bool = True
+) -> tuple[Play, gym.Env, str]:
+    """How the env's world shows episodes, and an env to play one in: one that makes pictures of itself, if it can.
+
+    The third is why it does not, though it says that it can.
+    """
     world = world_of(name)
     if world.agents:
         raise RedlineError(f"{name} is played by a team of {len(world.agents)}, and this policy plays for one agent.")
@@ -130,13 +136,16 @@ def _stage(name: str, options: dict[str, Any], trained: Trained | None, pictures
     if trained is not None:
         _require_fit(trained, made, name)
     if pictures and not world.compiled and PICTURES in made.metadata.get("render_modes", ()):
-        with contextlib.suppress(Exception):  # whatever a picture needs and does not find: the episode goes on without
+        try:
             drawn = make_single(name, **{**options, "render_mode": PICTURES})
             drawn.reset(seed=0)
             drawn.render()
-            ends_in_time(made.close)
-            made = drawn
-    return play_of(world), made
+        except Exception as error:  # whatever a picture needs and does not find: the episode goes on without
+            why = f"{type(error).__name__}: {error}".split("\n")[0]
+            return play_of(world), made, f"There are no pictures, because {name} could not draw itself ({why})."
+        ends_in_time(made.close)
+        made = drawn
+    return play_of(world), made, ""
 
 
 def _require_fit(trained: Trained, env: gym.Env, name: str) -> None:

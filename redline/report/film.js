@@ -32,7 +32,7 @@
       fill(find("reasons"), frame.reasons.map(([why, points]) => make("li", `${points}  ${why}`)));
       fill(find("likeliest"), frame.likeliest.map(likely));
       find("policy").hidden = !frame.likeliest.length;
-      find("value").textContent = frame.value === null ? "" : `It expects ${frame.value} from here on, as training counts it.`;
+      find("value").textContent = frame.value === null ? "" : `Expected return from here on: ${frame.value}, discounted and scaled as in training.`;
       root.querySelectorAll("[data-go]").forEach((link) =>
         link.setAttribute("aria-current", Number(link.dataset.go) === film.at ? "step" : "false"));
       if (film.at === film.last) stop();
@@ -43,7 +43,7 @@
       const bar = make("span", "");
       bar.className = "bar";
       bar.style.width = `${Math.max(1, 100 * chance)}%`;
-      row.append(bar, make("span", name), make("span", `${(100 * chance).toFixed(1)} %`));
+      row.append(bar, make("span", name), make("span", chance > 0 && chance < 0.001 ? "< 0.1 %" : `${(100 * chance).toFixed(1)} %`));
       if (taken) { row.className = "taken"; row.title = "this one was taken"; }
       return row;
     }
@@ -54,6 +54,7 @@
       film.timer = setInterval(() => film.step(1), 1000 / Number(speed.value));
       play.textContent = "❚❚";
       play.setAttribute("aria-label", "pause");
+      find("now").setAttribute("aria-live", "off"); // nobody wants five steps a second read out
     }
 
     function stop() {
@@ -61,6 +62,7 @@
       film.timer = 0;
       play.textContent = "▶";
       play.setAttribute("aria-label", "play");
+      find("now").setAttribute("aria-live", "polite");
     }
 
     film.faster = (by) => {
@@ -72,10 +74,22 @@
     speed.addEventListener("change", () => film.faster(0));
     find("back").addEventListener("click", () => film.step(-1));
     find("forward").addEventListener("click", () => film.step(1));
-    find("curve").addEventListener("click", (event) => {
-      const box = find("curve").getBoundingClientRect();
-      show(Math.round((film.last * (event.clientX - box.left)) / box.width));
-    });
+    scrub(find("curve"), (share) => Math.round(film.last * share));
+    for (const scene of root.querySelectorAll("[data-scrub]")) {
+      const chart = scene.querySelector("svg"), clock = data.clocks[scene.dataset.scrub];
+      scrub(chart, (share) => clock.findLastIndex((x) => x <= share * chart.viewBox.baseVal.width + 1));
+    }
+
+    function scrub(element, frameAt) {
+      const go = (event) => {
+        const box = element.getBoundingClientRect();
+        show(frameAt((event.clientX - box.left) / box.width));
+      };
+      element.addEventListener("pointerdown", (event) => { element.setPointerCapture(event.pointerId); go(event); });
+      element.addEventListener("pointermove", (event) => { if (event.buttons) go(event); });
+    }
+
+    picture?.addEventListener("load", () => picture.classList.toggle("tiny", picture.naturalWidth < 200));
     root.querySelectorAll("[data-go]").forEach((link) =>
       link.addEventListener("click", () => show(Number(link.dataset.go))));
     for (const kind of ["pointerdown", "focusin"]) root.addEventListener(kind, () => { active = film; });

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from redline.learn.watching import Player, WatchedEpisode, WatchedStep
-from redline.report.draw import Drawing, Group, Shape, fixed, short
+from redline.report.draw import PALETTE, Drawing, Group, Shape, fixed, hue, short
 from redline.worlds.world import Named, World
 
 DESK, PHONE = "desk", "phone"
 HEADING, GAP = 30.0, 40.0
 """Pixels above the scenes of a still, and between them."""
+KEY_SIZE = (22, 18)
+"""Pixels of a sample in the list of what scenes show."""
+FEW_VALUES = 16
+"""Numbers of an observation that the plain film shows even where they are 0."""
 MOST_VALUES = 64
 """Numbers of an observation that the plain film shows."""
 
@@ -53,6 +57,13 @@ class Frame:
     """A picture that the env itself made, as PNG."""
 
 
+class Key(NamedTuple):
+    """A sample of what scenes show, drawn in a space of KEY_SIZE pixels, and what it means."""
+
+    shapes: Sequence[Shape]
+    words: str
+
+
 @dataclass(frozen=True)
 class Scene:
     """A picture that stands still, with the names of the layers that change on top of it."""
@@ -61,6 +72,8 @@ class Scene:
     layers: tuple[str, ...]
     screen: str = ""
     """Which screens it is for, where there is one of its kind for each: DESK or PHONE."""
+    clock: tuple[float, ...] = ()
+    """Where the time of each frame stands on the picture, from the left: pointing there leads to that frame."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +92,10 @@ class Film:
     frames: Sequence[Frame]
     scenes: Sequence[Scene] = ()
     moments: Sequence[Moment] = ()
+    keys: Sequence[Key] = ()
+    """What the colours and marks of the scenes mean."""
     legend: str = ""
-    """How to read the scenes."""
+    """What else helps to read them."""
 
     def returns(self) -> list[float]:
         """The return so far, at every frame."""
@@ -109,6 +124,8 @@ class Play:
     """A simple player by name: from its name, that of the env, a seed, and the env it is going to play in."""
     habits: Callable[[Sequence[WatchedEpisode]], str] | None = None
     """What the player of some episodes does, as HTML for a report; the shares of its actions where nothing else is said."""
+    players: Callable[[str], Sequence[str]] = lambda env: ()
+    """Names of its simple players, in an env by name."""
 
 
 def play_of(world: World) -> Play:
@@ -144,8 +161,10 @@ def plain_film(episode: WatchedEpisode) -> Film:
     from redline.report.draw.bitmap import encode_png
 
     notes = [episode.start, *(step.note for step in episode.steps)]
-    images = [encode_png(note) if isinstance(note, np.ndarray) else None for note in notes]
     numbers = [*(step.observation for step in episode.steps), episode.last]
+    if not any(isinstance(note, np.ndarray) for note in notes):
+        notes = [picture_of(each, episode.picture) for each in numbers]
+    images = [encode_png(note) if isinstance(note, np.ndarray) else None for note in notes]
     frames = [Frame("The beginning", _seen(episode, numbers[0]), image=images[0])]
     for t, step in enumerate(episode.steps):
         frames.append(
@@ -160,7 +179,19 @@ def plain_film(episode: WatchedEpisode) -> Film:
         )
     end = Moment(len(frames) - 1, "the end" if episode.terminated else "cut off")
     best = [Moment(t, f"reward {short(frames[t].reward or 0.0)}") for t in _extremes(episode)]
-    return Film(title_of(episode), frames, moments=[*best, end])
+    return Film(title_of(episode), frames, moments=[*best, end], legend="" if any(images) else episode.unseen)
+
+
+def picture_of(numbers: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
+    """An observation as dots uint8 [rows, columns, 3], if it is a picture: grey, in colours, or a colour per channel."""
+    if numbers is None or not shape:
+        return None
+    levels = np.asarray(numbers, np.float64).reshape(shape).transpose(1, 2, 0)
+    if levels.shape[2] in (1, 3):
+        return (255 * levels.clip(0, 1) * np.ones(3)).astype(np.uint8)
+    colours = np.array([[int(PALETTE[hue(k)][1][i : i + 2], 16) for i in (1, 3, 5)] for k in range(levels.shape[2])])
+    shown = levels.argmax(axis=2)
+    return (colours[shown] * levels.max(axis=2, keepdims=True).clip(0, 1)).astype(np.uint8)
 
 
 def _extremes(episode: WatchedEpisode) -> list[int]:
@@ -168,7 +199,8 @@ def _extremes(episode: WatchedEpisode) -> list[int]:
     rewards = [step.reward for step in episode.steps]
     if len(set(rewards)) < 2:
         return []
-    return sorted({1 + int(np.argmin(rewards)), 1 + int(np.argmax(rewards))})
+    usual = max(set(rewards), key=rewards.count)
+    return sorted({1 + int(np.argmin(rewards)), 1 + int(np.argmax(rewards))} - {1 + rewards.index(usual)})
 
 
 def _seen(episode: WatchedEpisode, numbers: np.ndarray | None) -> list[tuple[str, str]]:
@@ -178,7 +210,8 @@ def _seen(episode: WatchedEpisode, numbers: np.ndarray | None) -> list[tuple[str
     if len(numbers) > MOST_VALUES and not episode.observation_names:
         return [("observation", f"{len(numbers):,} numbers from {numbers.min():.4g} to {numbers.max():.4g}")]
     names = episode.observation_names or tuple(f"observation {k}" for k in range(len(numbers)))
-    shown = [(name, f"{number:.4g}") for name, number in zip(names, numbers.tolist(), strict=False)]
-    if len(shown) > MOST_VALUES:  # of many, those that are not zero say most
-        shown = [pair for pair in shown if float(pair[1])][:MOST_VALUES]
-    return shown
+    shown = [(name, f"{number:.4g}".replace("-", "−")) for name, number in zip(names, numbers.tolist(), strict=False)]
+    if len(shown) <= FEW_VALUES:
+        return shown
+    told = [pair for pair, number in zip(shown, numbers.tolist(), strict=False) if number][:MOST_VALUES]
+    return [*told, ("all others", "0")]  # of many, those that are not zero say most

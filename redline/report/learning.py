@@ -128,13 +128,13 @@ CURVES = (
     Curve("Env steps per second, learning included", "steps/s", (("steps_per_second", "steps/s"),)),
     Curve("Losses", "loss", (("policy_loss", "policy"), ("value_loss", "value"))),
     Curve("How far the policy moved in an update (KL)", "KL", (("kl", "KL"),)),
-    Curve("Steps whose probability moved as far as it may (clipped)", "share", (("clipped", "clipped"),)),
+    Curve("Share of steps whose update was clipped", "share", (("clipped", "clipped"),)),
     Curve(
         "How much of the returns the value function explains",
         "explained variance",
         (("explained_variance", "explained"),),
     ),
-    Curve("How undecided the policy is", "entropy", (("entropy", "entropy"),)),
+    Curve("How undecided the policy is (entropy)", "entropy", (("entropy", "entropy"),)),
     Curve("Distinct observations in an update", "count", (("distinct", "distinct observations"),), log_y=True),
 )
 
@@ -147,7 +147,7 @@ def _learning(metrics: Metrics) -> str:
         body += figure_for(
             lambda width: line_chart(
                 [Series("mean episode return", step[late], mean[late])],
-                title="The same without the first eighth", x_label="env steps", y_label="episode return", width=width,
+                title="Return after the first eighth of the run", x_label="env steps", y_label="episode return", width=width,
             )
         )  # fmt: skip
     return body + "".join(_curve(curve, metrics) for curve in CURVES)

@@ -54,6 +54,13 @@ figcaption { margin-top: 0.5rem; color: var(--muted); font-size: 0.875rem; }
 details { margin: 1rem 0; }
 summary { cursor: pointer; color: var(--muted); padding: 0.35rem 0; }
 .scroll { overflow-x: auto; margin: 1.5rem 0; }
+.scroll {  /* a shadow at the edge behind which there is more */
+  background:
+    linear-gradient(to right, var(--surface) 40%, transparent) left / 2.5rem 100% no-repeat local,
+    linear-gradient(to left, var(--surface) 40%, transparent) right / 2.5rem 100% no-repeat local,
+    linear-gradient(to right, var(--axis), transparent) left / 0.6rem 100% no-repeat,
+    linear-gradient(to left, var(--axis), transparent) right / 0.6rem 100% no-repeat;
+}
 table { width: 100%; border-collapse: collapse; font-size: 0.9375rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.5rem 0.75rem; text-align: left; vertical-align: baseline; border-bottom: 1px solid var(--grid); }
 th { color: var(--muted); font-size: 0.8125rem; font-weight: 600; border-bottom-color: var(--axis); }
@@ -150,10 +157,10 @@ def settings_table(settings: Mapping[str, object], defaults: Mapping[str, object
     changed = {name: value for name, value in given.items() if not same_setting(value, usual.get(name))}
     rows = [[name, str(value), "" if name not in usual else str(usual[name])] for name, value in changed.items()]
     first = (
-        table(["setting", "value", "where nothing is said"], rows) if rows else note("All settings are the usual ones.")
+        table(["setting", "value", "default"], rows) if rows else note("All settings have their default values.")
     )
     rest = table(["setting", "value"], [[name, str(value)] for name, value in given.items() if name not in changed])
-    return f"{first}<details><summary>All that is as usual</summary>{rest}</details>"
+    return f"{first}<details><summary>Everything else, as by default</summary>{rest}</details>"
 
 
 def same_setting(one: object, other: object) -> bool:

@@ -37,7 +37,7 @@ def habits(episodes: Sequence[WatchedEpisode]) -> str:
     """Tables of what a defender does."""
     records = [[step.note for step in episode.steps] for episode in episodes]
     body = "<h3>Actions by phase</h3>" + _shares(_by_phase(records), "phase")
-    body += "<h3>In answer to what it was told</h3>" + _shares(_by_event(episodes), "Blue was told of")
+    body += "<h3>Response to alerts</h3>" + _shares(_by_event(episodes), "alert")
     placed = _decoys(records)
     if placed:
         body += "<h3>Decoys per episode</h3>" + table(["host", *DECOYS], placed)

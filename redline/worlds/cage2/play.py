@@ -10,9 +10,9 @@ import gymnasium as gym
 import numpy as np
 
 from redline.learn.watching import Move, Player, WatchedEpisode, WatchedStep
-from redline.report.draw import Box, Circle, Drawing, Shape, Stroke, Text
-from redline.report.film import Film, Frame, Moment, Play, Scene, likeliest_of, title_of
-from redline.worlds.cage2.baselines import make_baseline
+from redline.report.draw import Box, Circle, Drawing, Polyline, Shape, Text
+from redline.report.film import Film, Frame, Key, Moment, Play, Scene, likeliest_of, title_of
+from redline.worlds.cage2.baselines import BASELINES, make_baseline
 from redline.worlds.cage2.habits import habits
 from redline.worlds.cage2.rules.kernel import OT_COST, RESTORE_COST
 from redline.worlds.cage2.rules.observe import ATTACK, PRIVILEGED, SCAN, UNKNOWN_ACCESS, USER_ACCESS
@@ -61,18 +61,33 @@ ACCESS_LOOKS = (("soft", 1.0), ("gold", 0.5), ("red", 0.6))
 BELIEFS = {0: "", UNKNOWN_ACCESS: "unknown", USER_ACCESS: "user", PRIVILEGED: "root"}
 BELIEF_LOOKS = {0: ("soft", 1.0), UNKNOWN_ACCESS: ("sky", 0.4), USER_ACCESS: ("gold", 0.5), PRIVILEGED: ("red", 0.6)}
 
+RED_DASH = (6.0, 3.0)
+
+
+def dashed(x: float, y: float, width: float, height: float) -> Polyline:
+    """The frame around what Red has just acted on."""
+    corners = [(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)]
+    return Polyline([corners], "red", 2.5, dash=RED_DASH)
+
+
+KEYS = (
+    Key([Box(1, 1, 20, 14, *ACCESS_LOOKS[1], radius=3)], "Red has user access"),
+    Key([Box(1, 1, 20, 14, *ACCESS_LOOKS[2], radius=3)], "Red has root access"),
+    Key([Box(1, 1, 20, 14, *BELIEF_LOOKS[UNKNOWN_ACCESS], radius=3)], "Blue is not sure"),
+    Key([Circle(11, 8, 3.4, "green")], "a decoy"),
+    Key([Box(2, 2, 18, 12, "blue", outlined=True, radius=4, line_width=3)], "Blue has just acted here"),
+    Key([dashed(2, 2, 18, 12)], "Red has just acted here"),
+)
 COLUMNS = (2, 0, 1)
 """Subnets from left to right: the way Red takes."""
-WIDTH, BOX_WIDTH, BOX_HEIGHT, ROW = 460, 128, 42, 54
+WIDTH, BOX_WIDTH, BOX_HEIGHT, ROW = 460, 122, 42, 54
 MARGIN = 12
 COLUMN = (WIDTH - BOX_WIDTH - 2 * MARGIN) / 2
+GAP = COLUMN - BOX_WIDTH - 20
+"""Pixels between two subnets."""
 TOP = 74
 TRUTH, BELIEF = "truth", "belief"
 VIEWS = {TRUTH: "As it is: Red's access", BELIEF: "As Blue sees it"}
-LEGEND = (
-    "Yellow: Red is a user there; red: root; light blue: Blue does not know. Green dots are decoys. A blue frame is "
-    "what Blue has just acted on, a dashed red one what Red has."
-)
 
 
 def note(env: gym.Env) -> Any:
@@ -88,7 +103,7 @@ def film(episode: WatchedEpisode) -> Film:
         frames.append(_frame(episode, t, step, records[t + 1]))
     scenes = [Scene(_ground(title), tuple(f"{view} {host}" for host in HOSTS)) for view, title in VIEWS.items()]
     named = dataclasses.replace(episode, env=f"{episode.env} against {RED_AGENTS[records[0].red_agent]}")
-    return Film(title_of(named), frames, scenes, _moments(records), LEGEND)
+    return Film(title_of(named), frames, scenes, _moments(records), KEYS)
 
 
 def _beginning(record: Any) -> Frame:
@@ -101,7 +116,10 @@ def _frame(episode: WatchedEpisode, t: int, step: WatchedStep, record: Any) -> F
     if record.green_kind:
         facts.insert(1, ("Green", f"scans {HOSTS[record.green_host]}"))
     seen = [f"{HOSTS[h]} {_activity(record, h)}" for h in range(NUM_HOSTS) if _activity(record, h)]
-    facts.append(("Blue is told", ", ".join(seen) or "nothing"))
+    facts.append(("Alerts", ", ".join(seen) or "none"))
+    lures = [f"{HOSTS[h]} ({', '.join(decoys_of(record, h))})" for h in range(NUM_HOSTS) if record.decoys[h]]
+    if lures:
+        facts.append(("Decoys", ", ".join(lures)))
     return Frame(
         f"Step {t + 1}", facts, step.reward, reasons(record, step.reward), likeliest_of(episode, step),
         step.choice.value, _layers(record), _text(record),
@@ -114,14 +132,14 @@ def _frame(episode: WatchedEpisode, t: int, step: WatchedStep, record: Any) -> F
 def blue_words(record: Any) -> str:
     """Blue's latest action, and whether it came to anything."""
     action = int(record.last_action)
-    failed = ": that decoy does not fit there" if record.blue_success == FALSE else ""
+    failed = ", which fails: no decoy fits there" if record.blue_success == FALSE else ""
     return "does nothing" if action == 0 else describe_action(action) + failed
 
 
 def red_words(record: Any) -> str:
     """Red's latest action, and what came of it."""
     kind, target = int(record.red_kind), int(record.red_target)
-    failed = "" if record.red_success == TRUE else ", in vain"
+    failed = "" if record.red_success == TRUE else ": it fails"
     if kind == DISCOVER_SYSTEMS:
         return f"looks for hosts in the {SUBNETS[target]} subnet{failed}"
     if kind == DISCOVER_SERVICES:
@@ -130,7 +148,7 @@ def red_words(record: Any) -> str:
         how = f" by {EXPLOITS[record.red_exploit]}" if record.red_exploit >= 0 else ""
         return f"exploits {HOSTS[target]}{how}: {OUTCOMES.get(int(record.red_outcome), '')}"
     if kind == ESCALATE:
-        return f"becomes root on {HOSTS[target]}{failed}"
+        return f"{'tries to become' if failed else 'becomes'} root on {HOSTS[target]}{failed}"
     if kind == IMPACT:
         return f"Impact: stops the service of {HOSTS[target]}{failed}"
     return "sleeps"
@@ -204,8 +222,12 @@ def _corner(host: int) -> tuple[float, float]:
 
 
 def _ground(title: str) -> Drawing:
-    """Subnets with their names, and the ways between them."""
+    """Subnets with their names, and arrows for the way that Red takes through them."""
     shapes: list[Shape] = []
+    for k in range(len(COLUMNS) - 1):
+        x = MARGIN + COLUMN * (k + 1) - 10 - GAP / 2
+        arrow = [(x - 3, TOP + 10), (x + 3, TOP + 16), (x - 3, TOP + 22)]
+        shapes.append(Polyline([arrow], "muted", 2))
     for k, subnet in enumerate(COLUMNS):
         x, size = MARGIN + COLUMN * k, int(np.sum(subnet == SUBNET_OF))
         frame = Box(x - 10, TOP - 34, BOX_WIDTH + 20, 34 + size * ROW, "axis", outlined=True, radius=10)
@@ -239,12 +261,11 @@ def _host(record: Any, host: int, words: str, colour: str, opacity: float) -> li
         Text(x + 9, y + 18, HOSTS[host], "ink", 13, weight=600, inside=True),
         Text(x + 9, y + 34, words, "ink", 12, inside=True, room=BOX_WIDTH - 14),
     ]
-    shapes += [Circle(x + BOX_WIDTH - 10 - 9 * k, y + 13, 3.4, "green") for k in range(len(decoys))]
+    shapes += [Circle(x + 12 + 10 * k, y + BOX_HEIGHT, 3.6, "green") for k in range(len(decoys))]
     if _blue_host(record) == host:
         shapes.append(Box(x - 2, y - 2, BOX_WIDTH + 4, BOX_HEIGHT + 4, "blue", outlined=True, radius=8, line_width=3))
     if record.red_kind > DISCOVER_SYSTEMS and record.red_target == host:
-        edges = (y - 4, y + BOX_HEIGHT + 4)
-        shapes += [Stroke(x - 4, edge, x + BOX_WIDTH + 4, edge, "red", 2.5, (6, 3)) for edge in edges]
+        shapes.append(dashed(x - 4.5, y - 4.5, BOX_WIDTH + 9, BOX_HEIGHT + 9))
     return shapes
 
 
@@ -278,4 +299,4 @@ def player(name: str, env_name: str, seed: int, env: gym.Env) -> Player:
     return lambda observation, mask: Move(int(actor.act(observation[None], None).actions[0]))
 
 
-PLAY = Play(film, note, player, habits)
+PLAY = Play(film, note, player, habits, lambda env: BASELINES)

@@ -12,9 +12,9 @@ from redline.errors import RedlineError
 from redline.learn.team_watching import TeamPlayer
 from redline.learn.watching import Move, WatchedEpisode, WatchedStep
 from redline.report.draw import Box, Circle, Drawing, Shape, Text
-from redline.report.film import Film, Frame, Likely, Moment, Play, Scene, title_of
+from redline.report.film import Film, Frame, Key, Likely, Moment, Play, Scene, title_of
 from redline.worlds.batch import Infos
-from redline.worlds.cage4.baselines import FACES_OF, make_baseline
+from redline.worlds.cage4.baselines import BASELINES, FACES_OF, make_baseline
 from redline.worlds.cage4.env import Cage4VectorEnv
 from redline.worlds.cage4.naming import host_name
 from redline.worlds.cage4.remembering import EnterpriseMemory
@@ -65,13 +65,25 @@ SIDE, CELL, PANEL_WIDTH, PANEL_HEIGHT, GAP, TOP = 15, 18, 194, 92, 10, 34
 WIDTH = 2 * PANEL_WIDTH + GAP
 TRUTH, SEEN = "truth", "seen"
 VIEWS = {TRUTH: "As it is: Red's access", SEEN: "What Blue's monitors tell"}
-LEGEND = (
-    "A square is a host: servers above, hosts of users below. Left: yellow, Red is a user there; red, root; an orange foot, "
-    "its services are degraded; green dots are decoys; a dot in the middle is where Red acts. Right: red, a process was "
-    "noticed and traffic with it, as in a break-in; orange, a process; light blue, traffic. A blue frame is what Blue works "
-    "on."
-)
+LEGEND = "A square is a host: servers in the upper row, users' hosts in the lower one."
 PHASES = ("planning", "mission A", "mission B")
+
+
+def _keys() -> tuple[Key, ...]:
+    def square(colour: str, opacity: float = 1.0) -> list[Shape]:
+        return _square(3, 1.5, colour, opacity, "", False)
+
+    return (
+        Key(square(*ACCESS_LOOKS[1]), "Red has user access"),
+        Key(square(*ACCESS_LOOKS[2]), "Red has root access"),
+        Key([*square("soft"), Box(3, 12.5, SIDE, 4, "orange")], "its services are degraded"),
+        Key([*square("soft"), Circle(6.5, 5, 2, "green")], "decoys"),
+        Key([*square("soft"), Circle(3 + SIDE / 2, 10, 3, "ink")], "Red has just acted here"),
+        Key(_square(3, 1.5, "soft", 1.0, "", True), "Blue is working here"),
+        Key(square(*ALARM_LOOKS[True, True][1:]), "alarm: process and traffic, as in a break-in (right)"),
+        Key(square(*ALARM_LOOKS[True, False][1:]), "alarm: process"),
+        Key(square(*ALARM_LOOKS[False, True][1:]), "alarm: traffic"),
+    )
 
 
 class Shown(NamedTuple):
@@ -107,12 +119,13 @@ def film(episode: WatchedEpisode) -> Film:
         Scene(_ground(title), (*(f"{view} {h}" for h in hosts), *(f"{view} blocks {z}" for z in range(NUM_ZONES))))
         for view, title in VIEWS.items()
     ]
-    return Film(title_of(episode), frames, scenes, _moments([start, *(step.note for step in episode.steps)]), LEGEND)
+    moments = _moments([start, *(step.note for step in episode.steps)])
+    return Film(title_of(episode), frames, scenes, moments, _keys(), LEGEND)
 
 
 def _size(shown: Shown, hosts: Sequence[int]) -> str:
     users = sum(1 for h in hosts if shown.slots[h] >= MOST_SERVERS)
-    return f"{users} hosts of users, {len(hosts) - users} servers; Red holds one among the contractors"
+    return f"{users} users' hosts, {len(hosts) - users} servers; Red holds one of the contractors' hosts"
 
 
 def _frame(t: int, step: WatchedStep, hosts: Sequence[int]) -> Frame:
@@ -150,9 +163,7 @@ def blue_words(shown: Shown, b: int) -> str:
 
 def red_words(shown: Shown) -> str:
     """The actions of Red that came due."""
-    return (
-        "; ".join(f"{a}: {_red_deed(shown, a)}" for a in range(NUM_RED) if shown.red[a][0] >= 0) or "nothing came due"
-    )
+    return "; ".join(f"{a}: {_red_deed(shown, a)}" for a in range(NUM_RED) if shown.red[a][0] >= 0) or "nothing"
 
 
 def _red_deed(shown: Shown, agent: int) -> str:
@@ -186,10 +197,10 @@ def _moments(notes: Sequence[Shown]) -> list[Moment]:
         zones = shown.truth.host_zone[0]
         for zone in {int(z) for z in zones[shown.truth.access[0] == 2]} - rooted - {CN}:
             rooted.add(zone)
-            found.append(Moment(t, f"root in {SHORT[zone]}"))
+            found.append(Moment(t, f"root in {TITLES[zone]}"))
         for zone in {int(zones[target]) for kind, target in shown.red if kind == IMPACT} - hit - {CN}:
             hit.add(zone)
-            found.append(Moment(t, f"Impact in {SHORT[zone]}"))
+            found.append(Moment(t, f"Impact in {TITLES[zone]}"))
     return found
 
 
@@ -313,4 +324,4 @@ def player(name: str, env_name: str, seed: int, env: Cage4VectorEnv) -> TeamPlay
     return act
 
 
-PLAY = Play(film, note, player)  # type: ignore[arg-type]
+PLAY = Play(film, note, player, players=lambda env: BASELINES)  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ NASIM = World(
     score=Named(f"{_HERE}.scores:SCORE"),
     verify=Named(f"{_HERE}.verify:VERIFY"),
     show=Named(f"{_HERE}.show:SHOW"),
+    play=Named(f"{_HERE}.play:PLAY"),
     original=Original("NASim", Named(f"{_HERE}.original:steps_per_second")),
 )
 WORLDS = (NASIM,)

@@ -15,14 +15,14 @@ from redline.worlds.nasim.rules import kernel
 from redline.worlds.nasim.rules.observe import AttackWords
 from redline.worlds.nasim.rules.scenario import AttackScenario
 from redline.worlds.nasim.rules.state import ENDED, new_ended, new_state
-from redline.worlds.nasim.rules.tables import HOSTS_PER_WORD, action_names, value_bounds
+from redline.worlds.nasim.rules.tables import FLAGS, HOSTS_PER_WORD, action_names, value_bounds
 from redline.worlds.play_on import Playing
 from redline.worlds.ranges import Ranges, bits
 from redline.worlds.results import StepResults
+from redline.worlds.world import Named
 
 LONGEST = 1 << 62
 """More steps than any episode has."""
-FLAGS = ("success", "connection_error", "permission_error", "undefined_error")
 
 
 class NasimVectorEnv(BatchEnv):
@@ -120,6 +120,7 @@ class NasimEnv(SingleEnv):
     """One penetration test at a time. `info` tells how the latest action ended."""
 
     batch: NasimVectorEnv
+    show = Named("redline.worlds.nasim.play:PLAY")
 
     def __init__(
         self, name: str | AttackScenario = "medium", *, render_mode: str | None = None, **options: Any

@@ -10,9 +10,9 @@ import gymnasium as gym
 import numpy as np
 
 from redline.learn.watching import Move, Player, WatchedEpisode, WatchedStep
-from redline.report.draw import Shape
-from redline.report.film import DESK, PHONE, Film, Frame, Moment, Play, Scene, likeliest_of
-from redline.worlds.petri.dispatching import rule_actions
+from redline.report.draw import Box, Circle, Shape, Stroke
+from redline.report.film import DESK, PHONE, Film, Frame, Key, Moment, Play, Scene, likeliest_of
+from redline.worlds.petri.dispatching import rule_actions, rules_for
 from redline.worlds.petri.gantt import lay_out, title_of, unit_of
 from redline.worlds.petri.instances import parse_petri
 from redline.worlds.petri.net_picture import picture_of
@@ -24,7 +24,16 @@ from redline.worlds.petri.scores import result_of
 CURSOR, TOKENS = "cursor", "tokens"
 SCREENS = {DESK: 900, PHONE: 358}
 """Pixels that a picture may take."""
-LEGEND = "The blue line is the clock. Tokens have the colours of their bars; an orange bar is a firing under way."
+KEYS = (
+    Key([Stroke(11, 0, 11, 16, "blue", 2)], "the clock: drag it, or click on the chart"),
+    Key([Circle(11, 8, 7, "axis", outlined=True, line_width=1.5), Circle(11, 8, 4, "violet")], "a token in a place"),
+    Key([Box(9, 1, 4, 14, "axis")], "a transition"),
+    Key([Box(8, 0, 6, 16, "orange")], "a transition that is firing"),
+)
+SHOP_LEGEND = (
+    "Wj,k: job j is waiting for its operation k. Im: machine m is idle. A job's tokens and bars share a colour."
+)
+LEGEND = "Tokens have the colour of their bars."
 
 
 class Held(NamedTuple):
@@ -56,10 +65,15 @@ def film(episode: WatchedEpisode) -> Film:
     views = [_View(schedule, screen) for screen in SCREENS]
     held = [episode.start, *(step.note for step in episode.steps)]
     frames = [_frame(episode, schedule, t, held, views) for t in range(len(held))]
-    scenes = [scene for view in views for scene in view.scenes()]
+    scenes = [scene for view in views for scene in view.scenes([each.clock for each in held])]
     who = f"{episode.player} on " if episode.player else ""
     title = f"{who}{title_of(schedule)} (seed {episode.seed})"
-    return Film(title, frames, scenes, list(_moments(held, schedule)), LEGEND)
+    return Film(title, frames, scenes, list(_moments(held, schedule)), KEYS, _legend(schedule.net))
+
+
+def _legend(net: Net) -> str:
+    names = {place.name for place in net.places}
+    return SHOP_LEGEND if {"W0,0", "I0"} <= names else LEGEND
 
 
 class _View:
@@ -70,9 +84,11 @@ class _View:
         self._chart, self._panels = lay_out(schedule, width)
         self._picture = picture_of(schedule.net, width)
 
-    def scenes(self) -> list[Scene]:
-        """What stands still."""
-        chart = Scene(self._chart, (f"{CURSOR} {self.screen}",), self.screen)
+    def scenes(self, clocks: list[int]) -> list[Scene]:
+        """What stands still; a chart in one piece can be pointed at, to go to a time."""
+        axis = self._panels[0].axis if len(self._panels) == 1 else None
+        places = () if axis is None else tuple(float(axis.at(clock)) for clock in clocks)
+        chart = Scene(self._chart, (f"{CURSOR} {self.screen}",), self.screen, places)
         if self._picture is None:
             return [chart]
         return [chart, Scene(self._picture.ground(), (f"{TOKENS} {self.screen}",), self.screen)]
@@ -135,7 +151,7 @@ def _moments(held: list[Held], schedule: Schedule) -> Iterator[Moment]:
     """When tokens were finished, and the end."""
     for t in range(1, len(held)):
         if held[t].finished > held[t - 1].finished:
-            yield Moment(t, f"{held[t].finished} finished at {held[t].clock:,}{unit_of(schedule)}")
+            yield Moment(t, f"{held[t].finished} finished by {held[t].clock:,}{unit_of(schedule)}")
     if schedule.outcome != "done":
         yield Moment(len(held) - 1, schedule.outcome)
 
@@ -146,7 +162,7 @@ def player(name: str, env_name: str, seed: int, env: gym.Env) -> Player:
     return lambda observation, mask: Move(next(coming))
 
 
-PLAY = Play(film, note, player)
+PLAY = Play(film, note, player, players=lambda env: rules_for(parse_petri(env)))
 
 
 def still(episode: WatchedEpisode) -> Film:

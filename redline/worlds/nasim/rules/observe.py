@@ -17,6 +17,7 @@ from redline.worlds.nasim.rules.tables import (
     ACCESS_SHIFT,
     ESCALATION,
     EXPLOIT,
+    FLAGS,
     HEADER_BITS,
     HOST_SHIFT,
     HOSTS_PER_WORD,
@@ -27,11 +28,12 @@ from redline.worlds.nasim.rules.tables import (
     START,
     SUBNET_SCAN,
     NetworkTables,
+    observation_names,
     tabulate,
 )
 from redline.worlds.ranges import require_in_range
 
-NUM_FLAGS = 4
+NUM_FLAGS = len(FLAGS)
 _HOST_MASK = (1 << (HEADER_BITS - HOST_SHIFT)) - 1
 
 
@@ -200,12 +202,13 @@ class AttackWords:
         words = 1 + max(self.tables.places.word) + (self.tables.access_words if fully_obs else 0)
         self.shape = (words,)
         self.size = observation_size(self.tables)
+        self._names = observation_names(scenario)
         self._decode = at_speed(decode_all if fully_obs else decode_result, turbo)
 
     @property
     def decoded(self) -> Plain:
         """The original's own form."""
-        return plain((self.size,), np.float32)
+        return plain((self.size,), np.float32, self._names)
 
     def decode(self, stored: np.ndarray) -> np.ndarray:
         """The numbers float32 [n, size] of words int64 [n, words]."""

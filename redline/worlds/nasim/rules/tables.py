@@ -22,6 +22,8 @@ from redline.worlds.nasim.rules.scenario import (
     ScanCosts,
 )
 
+FLAGS = ("success", "connection_error", "permission_error", "undefined_error")
+"""How an action ended, in the row of an observation behind all hosts."""
 START, SERVICE_SCAN, OS_SCAN, EXPLOIT, PROCESS_SCAN, SUBNET_SCAN, ESCALATION = range(7)
 """Kinds of actions; the first three of them reach out to a host from another. Before the first action there is START."""
 
@@ -228,6 +230,18 @@ def action_names(scenario: AttackScenario) -> list[str]:
     scans = ["service scan", "os scan", "subnet scan", "process scan"]
     names = [*scans, *(each.name for each in scenario.exploits), *(each.name for each in scenario.escalations)]
     return [f"{name} {host.address[0]}.{host.address[1]}" for host in scenario.hosts for name in names]
+
+
+def observation_names(scenario: AttackScenario) -> list[str]:
+    """A name for each number of an observation: a row for each host, such as `2.0 runs ssh`, and one for the flags."""
+    subnets, numbers = scenario.address_bounds
+    own = [*(f"in subnet {k}" for k in range(subnets)), *(f"is number {k}" for k in range(numbers))]
+    own += ["held", "reachable", "discovered", "value", "discovery value", "access"]
+    own += [*(f"is {name}" for name in scenario.os), *(f"runs {name}" for name in scenario.services)]
+    own += [f"runs {name}" for name in scenario.processes]
+    rows = [f"{host.address[0]}.{host.address[1]} {what}" for host in scenario.hosts for what in own]
+    flags = [name.replace("_", " ") for name in FLAGS]
+    return [*rows, *flags, *(f"unused {k}" for k in range(len(own) - len(flags)))]
 
 
 def value_bounds(scenario: AttackScenario) -> tuple[float, float]:
