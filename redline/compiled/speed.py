@@ -8,6 +8,7 @@ bit for bit, and the interpreted one can be stepped through with a debugger.
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -108,6 +109,21 @@ def _refuse_python(compiled: Any) -> None:
         )
 
     compiled._compile_for_args, compiled._insert = refuse, lambda *_, **__: None
+
+
+def spared(compiled: Any, never: Callable[[Any], bool]) -> Any:
+    """A rule that kernels are compiled without where `never(type of its first argument)`: its callers take in one that
+    only returns 0. They must not call it then, which types alone say to the compiler.
+    """
+    if not isinstance(compiled, Dispatcher):  # under NUMBA_DISABLE_JIT
+        return compiled
+    names = ", ".join(inspect.signature(compiled.py_func).parameters)
+    nothing: Any = _inner(eval(f"lambda {names}: 0"), forceinline=True)
+    rule: Any = compiled
+    template, overload = rule.get_call_template, rule.get_overload
+    rule.get_call_template = lambda args, kws: (nothing.get_call_template if never(args[0]) else template)(args, kws)
+    rule.get_overload = lambda args: (nothing.get_overload if never(args[0]) else overload)(args)
+    return rule
 
 
 def at_speed(function: Callable[..., Any], turbo: bool) -> Callable[..., Any]:

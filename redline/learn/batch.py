@@ -64,6 +64,34 @@ def parts(batch: Minibatch[np.ndarray], size: int) -> Iterator[Minibatch[np.ndar
         )
 
 
+def cut_between_observations(
+    batch: Minibatch[np.ndarray], order: np.ndarray, count: int
+) -> Iterator[Minibatch[np.ndarray]]:
+    """The batch in `count` parts of about as many observations, taken in that `order`, each with all of its steps.
+
+    Its pairs must be in the order of their observations. A part's loss is that of an equal share of all steps, so the
+    mean over the parts is the loss of the whole.
+    """
+    starts = np.searchsorted(batch.pair_rows, np.arange(len(batch.rows) + 1))
+    for chosen in np.array_split(order, count):
+        counts = starts[chosen + 1] - starts[chosen]
+        ends = np.cumsum(counts)
+        pairs = np.repeat(starts[chosen] - (ends - counts), counts) + np.arange(int(counts.sum()))
+        yield Minibatch(
+            rows=batch.rows[chosen],
+            visits=batch.visits[chosen],
+            mean_returns=batch.mean_returns[chosen],
+            spread=batch.spread / count,
+            pair_rows=np.repeat(np.arange(len(chosen)), counts),
+            pair_actions=batch.pair_actions[pairs],
+            pair_log_probs=batch.pair_log_probs[pairs],
+            pair_visits=batch.pair_visits[pairs],
+            gains=batch.gains[pairs],
+            losses=batch.losses[pairs],
+            num_steps=batch.num_steps // count,
+        )
+
+
 def to_tensors(batch: Minibatch[np.ndarray], device: torch.device) -> Minibatch[torch.Tensor]:
     """The batch on a device."""
     import torch

@@ -31,6 +31,9 @@ class PPOConfig:
     """Passes over each rollout."""
     minibatches: int = 1
     """Parts a pass is cut into; 1 learns from the whole rollout at once, 0 takes parts of 64 steps (32 at most)."""
+    whole_observations: bool = False
+    """Cut a pass between observations, not between steps: those that saw the same one stay together, so that it goes
+    through the network once a pass. Sooner where observations repeat, and there only."""
     gamma: float = 0.99
     """Discount of future reward."""
     gae_lambda: float = 0.95

@@ -58,6 +58,11 @@ def by_hand_way(policy: Policy) -> ByHand:
     return InOneCall(sizes) if is_usual and isinstance(policy.head, Categorical) else ByTorch(policy)
 
 
+def way_for(policy: Policy) -> ByHand | None:
+    """The same where gradients can be worked out by hand, on the CPU; none where autograd has to."""
+    return by_hand_way(policy) if policy.device.type == "cpu" and policy.network.by_hand else None
+
+
 class InOneCall:
     """Everything in one compiled call."""
 

@@ -8,7 +8,12 @@ import numpy as np
 import torch
 
 from redline.learn.adam import Adam
+from redline.learn.batch import Minibatch
+from redline.learn.config import PPOConfig
+from redline.learn.distinct import Distinct, as_words
 from redline.learn.elite import Episode
+from redline.learn.gradient import ByHand, Piece, Table, way_for
+from redline.learn.heads.categorical import Categorical
 from redline.learn.policy import Policy
 
 SAMPLE = 512
@@ -17,6 +22,8 @@ DECIDE = 0.75
 """The part of a run after which the policy settles for the best episode it knows."""
 RESOLVE = 5.0
 """How much every step of it counts at the end."""
+IMITATING = PPOConfig()
+"""Settings for the gradient of a piece: of all of them only the clip range matters, which must not be empty."""
 CLONING_RATE, CLONING_ROUNDS = 3e-3, 5000
 
 
@@ -26,48 +33,113 @@ class Demonstrations:
     def __init__(self, policy: Policy, episodes: Sequence[Episode], gamma: float = 1.0, resolve: float = 0.0) -> None:
         """`resolve` is how much every step counts, whatever the policy expects of it."""
         self._resolve = resolve
-        to_go = np.concatenate([each.to_go(gamma) for each in episodes])
+        self._observations = np.concatenate([each.observations for each in episodes])
+        self._actions = np.concatenate([each.actions for each in episodes])
+        self._to_go = np.concatenate([each.to_go(gamma) for each in episodes]).astype(np.float32)
         masks = [each.masks for each in episodes if each.masks is not None]
-        self._inputs = policy.inputs(np.concatenate([each.observations for each in episodes]))
-        self._masks = torch.from_numpy(np.concatenate(masks)).to(policy.device) if masks else None
-        self._actions = torch.from_numpy(np.concatenate([each.actions for each in episodes])).to(policy.device)
-        self._to_go = torch.from_numpy(to_go.astype(np.float32)).to(policy.device)
+        self._masks = np.concatenate(masks) if masks else None
+        self._table = Table(
+            policy.inputs(self._observations),
+            None if self._masks is None else torch.from_numpy(self._masks).to(policy.device),
+        )
+        self._same = _first_alike(self._observations, self._masks)  # int64 [n]  the first step that saw the same
 
     def __len__(self) -> int:
         return len(self._actions)
 
-    def add_gradient(self, policy: Policy, weight: float, unit: float, rng: np.random.Generator) -> float:
-        """Add the gradient of imitating some of the steps to that of the weights. Returns how surprising they are.
+    def piece(
+        self, way: ByHand, policy: Policy, weight: float, unit: float, rng: np.random.Generator
+    ) -> tuple[Piece, float]:
+        """Imitating some of the steps, as a piece of a batch for `way`; and how surprising they are.
 
         A step counts by how much more it came to than the policy expects of it, in the unit of its expectations
         (Oh et al., 2018): once the policy does as well by itself, it is free to try something else.
         """
         chosen = self._some(rng)
+        rows, places, log_probs, values = self._asked(policy, chosen)
+        better = np.maximum(self._to_go[chosen] / np.float32(unit) - values[places], 0) + np.float32(self._resolve)
+        piece = self._piece(way, chosen, rows, places, log_probs, np.float32(weight) * better)
+        return piece, float(-log_probs.mean())
+
+    def add_gradient(self, policy: Policy, weight: float, unit: float, rng: np.random.Generator) -> float:
+        """Add the gradient of imitating some of the steps to that of the weights, by autograd. Returns likewise."""
+        chosen = self._some(rng)
         surprise, values = self._surprise(policy, chosen)
-        better = (self._to_go[chosen] / unit - values.detach()).clamp(min=0.0)
+        to_go = torch.from_numpy(self._to_go[chosen]).to(policy.device)
+        better = (to_go / unit - values.detach()).clamp(min=0.0)
         (weight * ((better + self._resolve) * surprise).mean()).backward()
         return float(surprise.detach().mean())
 
-    def add_cloning_gradient(self, policy: Policy, rng: np.random.Generator) -> None:
-        """Likewise, with every step counting the same."""
-        surprise, _ = self._surprise(policy, self._some(rng))
-        surprise.mean().backward()
+    def write_cloning_gradient(self, policy: Policy, way: ByHand | None, rng: np.random.Generator) -> None:
+        """Write the gradient of imitating some of the steps, every one counting the same, to that of the weights."""
+        weights, chosen = policy.weights, self._some(rng)
+        assert weights.grad is not None
+        if way is None:
+            weights.grad.zero_()
+            self._surprise(policy, chosen)[0].mean().backward()
+            return
+        rows, places, log_probs, _ = self._asked(policy, chosen)
+        piece = self._piece(way, chosen, rows, places, log_probs, np.ones(len(chosen), np.float32))
+        way.write(piece, weights, weights.grad, IMITATING)
 
-    def _some(self, rng: np.random.Generator) -> torch.Tensor:
-        return torch.from_numpy(rng.integers(0, len(self), min(SAMPLE, len(self))))
+    def _some(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.integers(0, len(self), min(SAMPLE, len(self)))
 
-    def _surprise(self, policy: Policy, chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _asked(self, policy: Policy, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The distinct steps among those chosen, the place of each chosen one among them, its log-probability now, and
+        the state values of the distinct ones.
+        """
+        rows, places = np.unique(self._same[chosen], return_inverse=True)
+        masks = None if self._masks is None else self._masks[rows]
+        if isinstance(policy.head, Categorical):
+            table = policy.head.empty(len(rows))
+            values = policy.infer(self._observations[rows], masks, table)
+            return rows, places, table[0][places, self._actions[chosen]], values
+        with torch.inference_mode():
+            distribution, known = policy(self._table.inputs[rows], None if masks is None else torch.from_numpy(masks))
+            log_probs = distribution.log_probs(torch.from_numpy(places), torch.from_numpy(self._actions[chosen]))
+            return rows, places, log_probs.numpy(), known.numpy()
+
+    def _piece(
+        self, way: ByHand, chosen: np.ndarray, rows: np.ndarray, places: np.ndarray, log_probs: np.ndarray,
+        worth: np.ndarray,
+    ) -> Piece:  # fmt: skip
+        """The chosen steps as gains under the policy as it is: the slope of PPO's objective is that of imitation there.
+
+        No step counts as visited, so that values and entropies are left alone.
+        """
+        order = np.argsort(places, kind="stable")
+        nothing, none = np.zeros(len(rows), np.float32), np.zeros(len(chosen), np.float32)
+        (piece,) = way.pieces(
+            Minibatch(
+                rows=rows, visits=nothing, mean_returns=nothing, spread=0.0, pair_rows=places[order],
+                pair_actions=self._actions[chosen[order]], pair_log_probs=log_probs[order], pair_visits=none,
+                gains=worth[order], losses=none, num_steps=len(chosen),
+            ),
+            self._table,
+        )  # fmt: skip
+        return piece
+
+    def _surprise(self, policy: Policy, chosen: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """How unlikely the policy holds the chosen steps' actions to be (-log p), and the values of their states."""
-        masks = None if self._masks is None else self._masks[chosen]
-        distribution, values = policy(self._inputs[chosen], masks)
+        masks = None if self._table.masks is None else self._table.masks[chosen]
+        distribution, values = policy(self._table.inputs[chosen], masks)
         rows = torch.arange(len(chosen), device=policy.device)
-        return -distribution.log_probs(rows, self._actions[chosen]), values
+        actions = torch.from_numpy(self._actions[chosen]).to(policy.device)
+        return -distribution.log_probs(rows, actions), values
 
     def are_followed(self, policy: Policy) -> bool:
         """Whether the policy's likeliest action is always the demonstrated one."""
         with torch.inference_mode():
-            distribution, _ = policy(self._inputs, self._masks)
-            return bool(distribution.picks(self._actions).all())
+            distribution, _ = policy(self._table.inputs, self._table.masks)
+            return bool(distribution.picks(torch.from_numpy(self._actions).to(policy.device)).all())
+
+
+def _first_alike(observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+    """The first step at which each was seen, with the same actions allowed, int64 [n]."""
+    words = [as_words(each) for each in (observations, masks) if each is not None]
+    numbers = Distinct(sum(each.shape[1] for each in words)).find(np.concatenate(words, axis=1))
+    return np.unique(numbers, return_index=True)[1][numbers]
 
 
 def models(policy: Policy, episodes: Sequence[Episode], gamma: float, progress: float) -> Demonstrations | None:
@@ -90,11 +162,10 @@ def settle(policy: Policy, best: Episode, rng: np.random.Generator) -> None:
 
 def clone(policy: Policy, models: Demonstrations, rng: np.random.Generator) -> int:
     """Train the policy alone on demonstrations until it follows them, or for so many rounds. Returns the rounds."""
-    optimizer = Adam(policy.weights, CLONING_RATE)
+    optimizer, way = Adam(policy.weights, CLONING_RATE), way_for(policy)
     for done in range(CLONING_ROUNDS):
         if done % 50 == 0 and models.are_followed(policy):
             return done
-        policy.weights.grad.zero_()  # type: ignore[union-attr]
-        models.add_cloning_gradient(policy, rng)
+        models.write_cloning_gradient(policy, way, rng)
         optimizer.step()
     return CLONING_ROUNDS

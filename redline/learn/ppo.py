@@ -14,13 +14,21 @@ from torch import Tensor
 
 from redline.errors import RedlineError
 from redline.learn.adam import Adam
-from redline.learn.batch import Gatherer, Minibatch, Steps, parts, plain_batch, to_tensors
+from redline.learn.batch import (
+    Gatherer,
+    Minibatch,
+    Steps,
+    cut_between_observations,
+    parts,
+    plain_batch,
+    to_tensors,
+)
 from redline.learn.config import PPOConfig
 from redline.learn.finite import require_finite, require_finite_array
 from redline.learn.gae import gae, normalised, vtrace
 from redline.learn.gradient import ByHand, Piece, Table, by_hand_way
-from redline.learn.imitation import Demonstrations
-from redline.learn.loss import Loss, ppo_loss, total
+from redline.learn.imitation import IMITATING, Demonstrations
+from redline.learn.loss import Loss, TimedLoss, ppo_loss, total
 from redline.learn.network.compiled_pass import Scratch
 from redline.learn.policy import Policy
 from redline.learn.reuse import as_seen_today
@@ -89,13 +97,18 @@ class PPO:
         losses: list[Loss[float]] = []
         imitation = float("nan")
         for batch in lesson.batches:
-            loss = self._gradient(batch, table, watch)
+            beside = None
+            if models is not None and self._way is not None:
+                with watch.span("imitate"):
+                    unit = self.scale.unit / config.reward_scale
+                    beside, imitation = models.piece(self._way, self.policy, config.imitation, unit, self._rng)
+            loss = self._gradient(batch, table, watch, beside)
             require_finite("The loss", loss, rollout, config)
             losses.append(loss)
             self._adapt(loss.kl)
             if config.target_kl is not None and loss.kl > config.target_kl:
                 break
-            if models is not None:
+            if models is not None and beside is None:
                 with watch.span("imitate"):
                     unit = self.scale.unit / config.reward_scale
                     imitation = models.add_gradient(self.policy, config.imitation, unit, self._rng)
@@ -125,15 +138,28 @@ class PPO:
         """All steps as one batch for every epoch, where observations repeat and nothing asks for another order."""
         config, head = self.config, self.policy.head
         repeats = self.dedup and len(rollout.observations) < rollout.rows.size and head.num_choices is not None
-        if not repeats or earlier or config.minibatches > 1 or rollout.held is not None or rollout.memories is not None:
+        cut = config.minibatches > 1 and not config.whole_observations
+        if not repeats or earlier or cut or rollout.held is not None or rollout.memories is not None:
             return None
         with watch.span("gae"):
             gamma, lam = np.float32(config.gamma), np.float32(config.gae_lambda)
             summed = sum_up(rollout, self._scaled(rollout.rewards), gamma, lam, config.normalise, head)
             self._require_finite_returns(summed.extremes, rollout)
         variances = summed.spread.return_variance, summed.spread.advantage_variance
-        batches = itertools.repeat(summed.batch, config.epochs)
+        batches = self._cut_up(summed.batch, watch)
         return _Lesson([rollout], batches, *variances, lambda: (summed.advantages + rollout.values.T).reshape(-1))
+
+    def _cut_up(self, batch: Minibatch[np.ndarray], watch: Stopwatch) -> Iterator[Minibatch[np.ndarray]]:
+        """The minibatches of all epochs, of whole observations in random order; all of the batch where it is not cut."""
+        count = self.config.minibatches
+        if count == 1:
+            yield from itertools.repeat(batch, self.config.epochs)
+            return
+        for _ in range(self.config.epochs):
+            with watch.span("batch"):
+                order = self._rng.permutation(len(batch.rows))
+                found = list(cut_between_observations(batch, order, min(count, len(order))))
+            yield from found
 
     def _shuffled(self, rollout: Rollout, earlier: Sequence[Rollout], watch: Stopwatch) -> _Lesson:
         """The steps of all rollouts, in minibatches."""
@@ -252,8 +278,10 @@ class PPO:
                     batch = gather(steps, chosen)
                 yield batch
 
-    def _gradient(self, batch: Minibatch[np.ndarray] | SequenceBatch, table: Table, watch: Stopwatch) -> Loss[float]:
-        """Leaves the batch's gradient in the weights' `grad` and returns its loss."""
+    def _gradient(
+        self, batch: Minibatch[np.ndarray] | SequenceBatch, table: Table, watch: Stopwatch, beside: Piece | None
+    ) -> Loss[float]:
+        """Leaves the batch's gradient in the weights' `grad`, with that of a piece `beside` it; returns the batch's loss."""
         if isinstance(batch, SequenceBatch):
             return self._gradient_of_sequences(batch, table, watch)
         if self._way is None:
@@ -262,7 +290,7 @@ class PPO:
             with watch.span("batch"):
                 self._cut = batch, self._way.pieces(batch, table)
         with watch.span("gradient"):
-            return self._gradient_by_hand(self._way, self._cut[1], watch)
+            return self._gradient_by_hand(self._way, self._cut[1], watch, beside)
 
     def _gradient_by_autograd(self, pieces: list[Minibatch[np.ndarray]], table: Table, watch: Stopwatch) -> Loss[float]:
         losses = []
@@ -293,20 +321,29 @@ class PPO:
             whole.backward()
         return Loss(*(float(each.detach()) for each in loss))
 
-    def _gradient_by_hand(self, way: ByHand, pieces: list[Piece], watch: Stopwatch) -> Loss[float]:
+    def _gradient_by_hand(self, way: ByHand, batch: list[Piece], watch: Stopwatch, beside: Piece | None) -> Loss[float]:
         """Each piece gets a gradient of its own and these are added in order, so that threads change nothing but the time.
 
-        The watch is told how long the threads were at the loss and at its gradient, on average.
+        The watch is told how long the threads were at the loss and at its gradient, on average, and at what stands
+        `beside` the batch.
         """
+        pieces = batch if beside is None else [*batch, beside]
         weights, config = self.policy.weights, self._settings
         assert weights.grad is not None
         single = len(pieces) == 1
         grads = weights.grad[None] if single else self._scratch.take("piece", len(pieces), weights.numel())
         spread = self._pool.map if self._pool is not None and len(pieces) > 1 else map
-        found = list(spread(lambda piece, grad: way.write(piece, weights, grad, config), pieces, grads))
+        settings = [config] * len(batch) + [IMITATING]
+
+        def write(piece: Piece, grad: Tensor, config: PPOConfig) -> TimedLoss:
+            return way.write(piece, weights, grad, config)
+
+        found = list(spread(write, pieces, grads, settings))
         if not single:
             torch.sum(grads, dim=0, out=weights.grad)
         at_work = 1 if spread is map else min(self._threads, len(pieces))
+        if beside is not None:
+            watch.credit("imitate", sum(found.pop()[1:]) / at_work)
         spent = zip(*(each[1:] for each in found), strict=True)
         for name, nanoseconds in zip(("loss", "backward", "both"), spent, strict=True):
             if any(nanoseconds):

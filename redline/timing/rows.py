@@ -54,7 +54,7 @@ PARTS = (
             Part("loss", (("learn", "loss"), ("learn", "gradient", "loss"))),
             Part("backward", (("learn", "backward"), ("learn", "gradient", "backward"))),
             Part("optimizer step", (("learn", "optimizer"),)),
-            Part("imitation", (("learn", "imitate"), ("learn", "elite"))),
+            Part("imitation", (("learn", "imitate"), ("learn", "elite"), ("learn", "gradient", "imitate"))),
             Part("gathering and metrics", (("learn", OWN), ("learn", "gradient", OWN), ("learn", "metrics"))),
         ),
     ),

@@ -14,13 +14,16 @@ from redline.errors import RedlineError
 from redline.learn import imitation
 from redline.learn.config import PPOConfig, TrainConfig, recipe
 from redline.learn.elite import Episode
-from redline.learn.imitation import DECIDE, Demonstrations, clone, models, settle
+from redline.learn.gradient import way_for
+from redline.learn.heads.categorical import Categorical
+from redline.learn.imitation import DECIDE, IMITATING, Demonstrations, clone, models, settle
 from redline.learn.policy import Policy
 from redline.learn.ppo import PPO
 from redline.learn.scale import Scale
 from redline.learn.train import Trainer
 from redline.threads import use_threads
 from redline.timing.stopwatch import Stopwatch
+from redline.worlds.encoding import plain
 from redline.worlds.petri.warm_start import demonstrate
 from tests.learn.test_ppo import make_policy, random_rollout
 
@@ -53,6 +56,51 @@ def test_a_step_counts_by_how_much_better_it_was_than_expected():
     (-weight * (better * log_probs).mean()).backward()
     assert better.max() > 0
     torch.testing.assert_close(found, policy.weights.grad)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"], ids=["in one call", "by torch"])
+@pytest.mark.parametrize("resolve", [0.0, 5.0])
+def test_imitation_by_hand_is_imitation_by_autograd(activation, resolve):
+    torch.manual_seed(0)
+    policy, unit, weight = Policy(plain((20,), np.float32), Categorical(7), (16, 9), activation=activation), 2.0, 0.3
+    shown = [episode(policy), episode(policy, 20, seed=1), episode(policy)]  # of which two see the same
+    model = Demonstrations(policy, shown, gamma=0.9, resolve=resolve)
+    policy.weights.grad.zero_()
+    surprise = model.add_gradient(policy, weight, unit, Everything(len(model)))
+    way = way_for(policy)
+    piece, found_surprise = model.piece(way, policy, weight, unit, Everything(len(model)))
+    found = torch.full_like(policy.weights, torch.nan)
+    way.write(piece, policy.weights, found, IMITATING)
+    assert len(piece.batch.rows) == 50 < len(model)
+    assert found_surprise == pytest.approx(surprise, rel=1e-5)
+    torch.testing.assert_close(found, policy.weights.grad, rtol=1e-4, atol=1e-6 * float(found.abs().max()))
+
+
+def test_cloning_by_hand_is_cloning_by_autograd():
+    policy = make_policy()
+    model = Demonstrations(policy, [episode(policy)])
+    found = []
+    for way in (None, way_for(policy)):
+        model.write_cloning_gradient(policy, way, np.random.default_rng(0))
+        found.append(policy.weights.grad.clone())
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_an_update_imitates_beside_every_batch(by_hand):
+    """The gradient of an update with models is that without them and that of imitation added up."""
+    config, found = PPOConfig(learning_rate=0.0, epochs=1, max_grad_norm=1e9, imitation=0.7, clip=0.0), []
+    for shown in (False, True):
+        policy = make_policy()
+        model = Demonstrations(policy, [episode(policy)])
+        learner = PPO(policy, config, seed=0, by_hand=by_hand)
+        learner._rng = Everything(len(model))
+        metrics = learner.update(random_rollout(policy), Stopwatch(), models=model if shown else None)
+        found.append(policy.weights.grad.clone())
+    policy.weights.grad.zero_()
+    surprise = model.add_gradient(policy, 0.7, 1 / config.reward_scale, Everything(len(model)))
+    assert metrics["imitation"] == pytest.approx(surprise, rel=1e-5)
+    torch.testing.assert_close(found[1] - found[0], policy.weights.grad, rtol=1e-3, atol=1e-6)
 
 
 class Everything:

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from redline.learn import ppo as ppo_module
-from redline.learn.batch import Gatherer, Minibatch, Steps, parts, plain_batch
+from redline.learn.batch import Gatherer, Minibatch, Steps, cut_between_observations, parts, plain_batch
 from redline.learn.config import PPOConfig
 from redline.learn.gradient import InOneCall
 from redline.learn.heads.categorical import Categorical
 from redline.learn.policy import Policy
 from redline.learn.ppo import PPO
 from redline.learn.reuse import as_seen_today
+from redline.learn.summing import sum_up
 from redline.rollout import Rollout
 from redline.threads import use_threads
 from redline.timing.stopwatch import Stopwatch
@@ -128,6 +129,37 @@ def test_the_gradient_is_that_of_the_textbook(by_hand, dedup, minibatches, maske
     assert len(found) == minibatches
     # minibatches are of equal size, so the mean of their gradients is that of the whole
     assert_same_gradient(np.mean(found, axis=0), oracle.ppo_gradient(policy, rollout, config))
+
+
+@either_way
+def test_minibatches_of_whole_observations_add_up_to_the_textbook(by_hand):
+    policy = make_policy()
+    rollout = random_rollout(policy, masked=True, moved=0.5)
+    config = dataclasses.replace(STILL, minibatches=4, whole_observations=True)
+    found = gradients(PPO(policy, config, by_hand=by_hand), rollout)
+    assert len(found) == 4
+    assert_same_gradient(np.mean(found, axis=0), oracle.ppo_gradient(policy, rollout, config))
+
+
+def test_an_observation_is_in_one_of_the_minibatches_with_all_its_steps():
+    policy = make_policy()
+    rollout = random_rollout(policy, moved=0.5)
+    whole = sum_up(rollout, rollout.rewards, np.float32(0.9), np.float32(0.9), True, policy.head).batch
+    found = list(cut_between_observations(whole, np.random.default_rng(0).permutation(len(whole.rows)), 3))
+    assert sorted(np.concatenate([part.rows for part in found])) == sorted(whole.rows)
+    for part in found:
+        np.testing.assert_array_equal(np.bincount(part.pair_rows, part.pair_visits), part.visits)
+        for row, visits in zip(part.rows, part.visits, strict=True):
+            assert visits == (rollout.rows == row).sum()
+
+
+def test_whole_observations_are_for_dedup_only():
+    """Without it there are steps to cut between."""
+    config = PPOConfig(minibatches=4)
+    rollout = random_rollout(make_policy(), moved=0.1)
+    expected = updated_weights(rollout, config, dedup=False)
+    whole = dataclasses.replace(config, whole_observations=True)
+    np.testing.assert_array_equal(updated_weights(rollout, whole, dedup=False), expected)
 
 
 def test_some_ratios_are_far_outside_the_clip_range_on_either_side():

@@ -79,14 +79,14 @@ class Game:
         self.obs, self.mask = np.zeros((1, sizes.observation), np.float32), np.zeros((1, sizes.actions), np.bool_)
         self.finals, self._flags = new_finals(1, sizes), np.zeros((2, 1), np.bool_)
         self._step = at_speed(kernel.step, turbo)
-        at_speed(kernel.reset, turbo)(self.tables, self.state, 0, 1, self.obs, self.mask, True)
+        kernel.reset(self.tables, self.state, 0, 1, self.obs, self.mask, True, turbo)
 
     def step(self, action: int) -> float:
         """Play one action; returns its reward."""
         rewards = np.zeros(1)
         self._step(
-            self.tables, self.state, 0, 1, np.array([action]), self.obs, self.mask, rewards,
-            self._flags[0], self._flags[1], False, self.obs, self.finals,
+            self.tables, self.state, 0, 1, kernel.STEP, np.array([action]), self.obs, self.mask, rewards,
+            self._flags[0], self._flags[1], self.obs, self.finals,
         )  # fmt: skip
         return float(rewards[0])
 

@@ -55,7 +55,8 @@ class PetriVectorEnv(BatchEnv):
         super().__init__(num_envs, sizes.actions, numbers, encoded=encoded, masked=True, autoreset=autoreset)
         self.illegal, self.action_names = illegal, self.net.action_names
         self.arcs = arc_list(self.net)  # int32 [E, 3]  transition, place, weight (negative if it is taken)
-        self._step, self._reset = at_speed(kernel.step, turbo), at_speed(kernel.reset, turbo)
+        self._step, self._turbo = at_speed(kernel.step, turbo), turbo
+        self._task = kernel.STEP_ON if autoreset else kernel.STEP
         self.state = new_state(num_envs, sizes, any_seed(), log_size)
         self._finals = new_finals(num_envs, sizes)
         announce_compilation(self._step, "Petri net kernel", 20)
@@ -71,13 +72,13 @@ class PetriVectorEnv(BatchEnv):
 
     def begin(self, first: int, last: int) -> None:
         """Begin an episode in envs `first` up to `last`."""
-        self._reset(self._tables, self.state, first, last, self.obs, self.mask, True)
+        kernel.reset(self._tables, self.state, first, last, self.obs, self.mask, True, self._turbo)
 
     def play(self, first: int, last: int, actions: np.ndarray, results: StepResults) -> None:
         """Play one action in envs `first` up to `last`."""
         self._step(
-            self._tables, self.state, first, last, actions, self.obs, self.mask,
-            *results, self.autoreset, self.final_obs, self._finals,
+            self._tables, self.state, first, last, self._task, actions, self.obs, self.mask,
+            *results, self.final_obs, self._finals,
         )  # fmt: skip
 
     def require_allowed(self, actions: np.ndarray) -> None:

@@ -10,11 +10,11 @@ from redline.worlds.petri.instances import parse_petri
 from redline.worlds.world import Say
 
 NETS = PPOConfig(
-    learning_rate=1e-3, minibatches=8, gamma=1.0, entropy=0.02, anneal_entropy=True, reward_scale=1.0,
-    normalise_returns=True, elite=8,
+    learning_rate=1e-3, minibatches=2, gamma=1.0, entropy=0.02, anneal_entropy=True, reward_scale=1.0,
+    normalise_returns=True, elite=8, whole_observations=True,
 )  # fmt: skip
 """Nothing is left to chance, episodes are long and only their end counts."""
-TOOLS = replace(NETS, minibatches=4, imitation=5.0)
+TOOLS = replace(NETS, imitation=5.0)
 """Cluster tools: what is found by luck is hard to find again, so it is held on to."""
 
 

@@ -66,7 +66,7 @@ def play_script(net: Net, script: np.ndarray, turbo: bool = True) -> Played:
     tables, sizes = tabulate(net)
     state = new_state(1, sizes, 0, log_size=len(script) + SPARE)
     obs, mask = np.zeros((1, sizes.observation), np.float32), np.zeros((1, sizes.actions), np.bool_)
-    at_speed(kernel.reset, turbo)(tables, state, 0, 1, obs, mask, False)
+    kernel.reset(tables, state, 0, 1, obs, mask, False, turbo)
     lines = at_speed(follow, turbo)(tables, state, 0, np.ascontiguousarray(script, np.int32))
     return account(net, state, int(lines))
 

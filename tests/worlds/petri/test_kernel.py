@@ -179,13 +179,13 @@ class Run:
         self.rewards = np.zeros(num_envs)
         self.flags = np.zeros((2, num_envs), np.bool_)
         self.step_kernel, self.num_envs = at_speed(kernel.step, turbo), num_envs
-        at_speed(kernel.reset, turbo)(self.tables, self.state, 0, num_envs, self.obs, self.mask, True)
+        kernel.reset(self.tables, self.state, 0, num_envs, self.obs, self.mask, True, turbo)
 
     def step(self, actions: np.ndarray) -> None:
         self.obs[:] = np.nan  # whatever is not written again shows
         self.step_kernel(
-            self.tables, self.state, 0, self.num_envs, actions, self.obs, self.mask, self.rewards,
-            self.flags[0], self.flags[1], True, self.final_obs, self.finals,
+            self.tables, self.state, 0, self.num_envs, kernel.STEP_ON, actions, self.obs, self.mask, self.rewards,
+            self.flags[0], self.flags[1], self.final_obs, self.finals,
         )  # fmt: skip
 
     def play_at_random(self) -> None:

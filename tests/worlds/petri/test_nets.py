@@ -212,7 +212,9 @@ def shortest(net: Net, num_steps: int) -> int | None:
     best = None
     for _ in range(num_steps):
         draw_allowed(state.envs.rng, 0, 256, mask, actions)
-        kernel.step(tables, state, 0, 256, actions, obs, mask, rewards, flags[0], flags[1], True, obs.copy(), finals)
+        kernel.step(
+            tables, state, 0, 256, kernel.STEP_ON, actions, obs, mask, rewards, flags[0], flags[1], obs.copy(), finals
+        )
         done = flags[0] & (finals.counts.outcome == DONE)
         if done.any():
             best = min(int(finals.counts.clock[done].min()), best or 1 << 30)

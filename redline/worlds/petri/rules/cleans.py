@@ -17,8 +17,10 @@ from redline.worlds.petri.rules.tables import (
     OPENS,
     RELEASED,
 )
+from redline.worlds.petri.rules.traits import for_nets
 
 
+@for_nets(extras=1)
 @apart
 def clear_notes(net, state, i):
     """A new episode: nothing was ever in a chamber, and all gates are open."""
@@ -61,6 +63,7 @@ def idle_clean_begins(net, state, i, p):
     return idle_from + static.idle_after
 
 
+@for_nets(extras=1)
 @apart
 def begin_idle_cleans(net, state, i):
     """Clean what has been idle for too long."""
@@ -72,6 +75,7 @@ def begin_idle_cleans(net, state, i):
             state.notes[i, net.places[p].notes + CLEAN_BEGAN] = clock
 
 
+@for_nets(extras=1)
 @apart
 def note_leaving(net, state, i, p):
     """A token has just left `p`, and its cleaning may have begun with that."""
@@ -82,6 +86,7 @@ def note_leaving(net, state, i, p):
         state.notes[i, notes + CLEAN_BEGAN] = clock
 
 
+@for_nets(extras=1)
 @apart
 def note_coming(net, state, i, t, token):
     """A token is on its way to the target of `t`, and the latest one there."""
@@ -90,6 +95,7 @@ def note_coming(net, state, i, t, token):
         state.notes[i, net.places[net.transitions[t].target].notes + LATEST_KIND] = kind
 
 
+@for_nets(extras=1)
 @apart
 def welcomes(net, state, i, p, row):
     """Whether no clean between types keeps a token at `row` out of `p`."""
@@ -102,6 +108,7 @@ def welcomes(net, state, i, p, row):
     return is_empty(state.places[i, p]) and change_ends(net, state, i, p) <= state.envs[i].clock
 
 
+@for_nets(extras=1)
 @apart
 def takes(net, state, i, t, token):
     """Whether the target of `t` welcomes `token`."""
@@ -110,6 +117,7 @@ def takes(net, state, i, t, token):
     return welcomes(net, state, i, net.transitions[t].target, state.tokens[i, token].row)
 
 
+@for_nets(extras=1)
 @apart
 def will_be_shut(net, state, i, p, row, lead):
     """Whether `p` is kept from a token at `row`, or being cleaned for idleness when the token can be there: in `lead`."""
@@ -120,6 +128,7 @@ def will_be_shut(net, state, i, p, row, lead):
     return begins <= arrives and arrives < begins + net.places[p].idle_duration
 
 
+@for_nets(extras=1)
 @apart
 def next_of_extras(net, state, i):
     """The next instant at which an idle clean begins, a clean between types ends, or a type's own gate opens."""
@@ -162,6 +171,7 @@ def has_type_gates(net):
     return net.constants[0].type_gates != NONE
 
 
+@for_nets(extras=1)
 @apart
 def own_gate_is_open(net, state, i, token):
     """Whether a token's type may be released again."""
@@ -171,6 +181,7 @@ def own_gate_is_open(net, state, i, token):
     return state.envs[i].clock >= gate_note(net, state, i, kind, OPENS)
 
 
+@for_nets(extras=1)
 @apart
 def close_own_gate(net, state, i, token):
     """A token was released: the next of its type has to wait."""

@@ -5,12 +5,7 @@ from __future__ import annotations
 from redline.compiled.speed import apart, inlined, rule
 from redline.worlds.petri.rules.cleans import own_gate_is_open, takes, welcomes, will_be_shut
 from redline.worlds.petri.rules.tables import ARM_LOCK, FREE_SLOT, LEAST_USED, LOOKAHEAD, NONE, RELEASE
-
-
-@inlined
-def has_extras(net):
-    """Whether rarely used rules apply. Known when the kernel is compiled, so that others do not even contain them."""
-    return len(net.extras) > 0
+from redline.worlds.petri.rules.traits import for_nets, has_extras, is_routed
 
 
 @inlined
@@ -26,8 +21,15 @@ def candidate(net, state, i, t):
 
     Where tokens are counted, 0 says that all inputs have enough of them.
     """
-    if not net.constants[0].identity:
-        return 0 if has_tokens(net, state, i, t) else NONE
+    if is_routed(net):
+        return first_movable(net, state, i, t)
+    return 0 if has_tokens(net, state, i, t) else NONE
+
+
+@for_nets(routed=1)
+@inlined
+def first_movable(net, state, i, t):
+    """The earliest arrival at the source of `t` that is ready and whose route allows `t`; NONE if there is none."""
     clock = state.envs[i].clock
     k = state.places[i, net.transitions[t].source].head
     while k >= 0:
@@ -47,6 +49,7 @@ def allows(net, row, t):
     return False
 
 
+@for_nets(routed=0)
 @inlined
 def has_tokens(net, state, i, t):
     """Whether every input place has the arc's weight in tokens that are ready and not being moved."""
@@ -108,7 +111,7 @@ def able(net, state, i, t):
     return movable(net, state, i, t) != NONE
 
 
-@rule
+@inlined
 def enabled(net, state, i, t):
     """Whether `t` may fire now."""
     token = movable(net, state, i, t)
@@ -120,7 +123,13 @@ def enabled(net, state, i, t):
     return permitted(net, state, i, t, token)
 
 
-@rule
+@apart
+def may_fire(net, state, i, t):
+    """The same where it is not asked of many, in one copy."""
+    return enabled(net, state, i, t)
+
+
+@inlined
 def permitted(net, state, i, t, token):
     """Whether all guards of `t` let it take `token`."""
     transition = net.transitions[t]
@@ -139,6 +148,7 @@ def permitted(net, state, i, t, token):
     return transition.room_at == NONE or has_room(net, state, i, transition.room_at, 1)
 
 
+@for_nets(extras=1)
 @apart
 def can_swap(net, state, i, pick, put):
     """Whether the robot holds what can be put down as soon as `pick`, which may fire, has emptied its place."""
@@ -173,6 +183,7 @@ def in_progress(env):
     return env.released - env.finished - env.freed
 
 
+@for_nets(routed=1)
 @inlined
 def preferred(net, state, i, row, hand):
     """The load from the robot's place `hand` that a token at `row` is offered: of those with room the least used."""
@@ -191,6 +202,7 @@ def preferred(net, state, i, row, hand):
     return best
 
 
+@for_nets(routed=1)
 @inlined
 def finds_target(net, state, i, t, token):
     """Look-ahead: whether what `t` picks can be put down again, if need be by a second arm that empties its target."""
@@ -287,6 +299,7 @@ def waits_for(net, state, i, row, hand, robot, p):
     return True
 
 
+@for_nets(routed=1)
 @inlined
 def keeps_an_arm(net, state, i, t):
     """Two-arm lock: if only this robot can make room for what it holds, the next pick must be from that very target."""

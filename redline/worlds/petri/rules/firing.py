@@ -10,7 +10,7 @@ from redline.worlds.petri.rules.cleans import (
     note_coming,
     note_leaving,
 )
-from redline.worlds.petri.rules.enabling import able, candidate, enabled, has_extras, queue_entry
+from redline.worlds.petri.rules.enabling import able, candidate, may_fire, queue_entry
 from redline.worlds.petri.rules.state import (
     DEADLOCKED,
     DONE,
@@ -33,6 +33,7 @@ from redline.worlds.petri.rules.tables import (
     ROBOT,
     SERIAL,
 )
+from redline.worlds.petri.rules.traits import for_nets, has_extras, is_routed, runs_by_itself
 
 MOST_AT_ONCE = 10_000
 """Most uncontrollable firings at one instant; more count as a loop that never ends."""
@@ -78,7 +79,7 @@ def note_start(net, state, i, t, token):
             env.gate_opens = env.clock + interval(net, env)
         if has_extras(net):
             close_own_gate(net, state, i, token)
-    if net.constants[0].identity:
+    if is_routed(net):
         static = net.places[transition.source]
         if static.kind != ROBOT and static.deadline != NONE:
             note_margin(env, state.tokens[i, token].ready + static.deadline - env.clock)
@@ -104,7 +105,7 @@ def note_margin(env, margin):
 def take(net, state, i, t, token):
     """Inputs become unavailable but stay where they are; room for the outputs is reserved."""
     transition = net.transitions[t]
-    if net.constants[0].identity:
+    if is_routed(net):
         state.tokens[i, token].moving = 1
     for a in range(transition.in_first, transition.in_last):
         arc = net.arcs[a]
@@ -131,7 +132,7 @@ def finish(net, state, i, t, token):
         if arc.gain > 0:
             state.places[i, arc.place].reserved -= arc.gain
         arrive(net, state, i, arc.place, arc.weight)
-    if net.constants[0].identity:
+    if is_routed(net):
         unlink(state, i, transition.source, token)
         hand_over(net, state, i, transition.target, token)
 
@@ -324,6 +325,7 @@ def seconds_late(net, state, i, until):
     return late
 
 
+@for_nets(extras=1)
 @apart
 def begin_booked(net, state, i):
     """Fire what robots have booked that are free now; what can no longer be done is dropped."""
@@ -429,6 +431,7 @@ def overdue(net, state, i):
     return NONE
 
 
+@for_nets(extras=1)
 @apart
 def discard_overdue(net, state, i):
     """Put every token past its deadline where scrap goes."""
@@ -464,6 +467,14 @@ def is_past_gate(net, row):
 @inlined
 def run_by_itself(net, state, i):
     """Fire uncontrollable transitions, highest priority first, until none of them can."""
+    if runs_by_itself(net):
+        fire_all(net, state, i)
+
+
+@for_nets(paced=1)
+@inlined
+def fire_all(net, state, i):
+    """Likewise, of a net that has some."""
     env = state.envs[i]
     count = 0
     while env.outcome == RUNNING and fire_one(net, state, i):
@@ -477,7 +488,7 @@ def fire_one(net, state, i):
     """Fire the first uncontrollable transition that may. Returns whether there was one."""
     for j in range(net.constants[0].own_pace, net.constants[0].own_pace_end):
         t = net.lists[j]
-        if enabled(net, state, i, t):
+        if may_fire(net, state, i, t):
             begin_firing(net, state, i, t)
             return True
     return False
@@ -492,6 +503,7 @@ def begin_firing(net, state, i, t):
         end_round(net, state, i)
 
 
+@for_nets(extras=1)
 @apart
 def end_round(net, state, i):
     """Let time pass until all firings under way have ended, while nothing else begins."""

@@ -1,10 +1,12 @@
-"""Playing a net, one env at a time: reset and step. An action fires a transition or waits; the clock skips dead time."""
+"""Playing a net, one env at a time: begin and step. An action fires a transition or waits; the clock skips dead time."""
 
 from __future__ import annotations
 
-from redline.compiled.speed import apart, inlined, kernel, rule
+import numpy as np
+
+from redline.compiled.speed import apart, at_speed, inlined, kernel
 from redline.worlds.petri.rules.cleans import clear_notes
-from redline.worlds.petri.rules.enabling import can_swap, enabled, has_extras
+from redline.worlds.petri.rules.enabling import can_swap, enabled, may_fire
 from redline.worlds.petri.rules.firing import (
     advance,
     begin_firing,
@@ -26,16 +28,20 @@ from redline.worlds.petri.rules.state import (
     OVERFLOWED,
     RUNNING,
     SCRAPPED,
+    NetState,
+    no_finals,
 )
-from redline.worlds.petri.rules.tables import FAR, MAKESPAN, NONE, PROCESS, ROBOT
+from redline.worlds.petri.rules.tables import FAR, MAKESPAN, NONE, PROCESS, ROBOT, NetTables
+from redline.worlds.petri.rules.traits import for_nets, has_extras, is_routed
 
 FAILURE, UNFINISHED = 2.0, 2.0
 LATE, LATE_ONCE = 2.0, 0.03  # a second past a deadline costs as much as two of the makespan, and the first one more
 TIME, PROCESSING, OVERSTAY, HOLD = -10.0, 5.0, -4.0, -6.0  # per second
+STEP, STEP_ON, START, BEGIN = range(4)  # what is done with an env; see `step`
 WAFER_DONE, ALL_DONE, SCRAP, IDLE, TIME_LIMIT = 500.0, 3000.0, -4000.0, -1000.0, -100.0
 
 
-@rule
+@inlined
 def begin(net, state, i):
     """A new episode: the starting marking at time 0."""
     clear(net, state, i)
@@ -83,20 +89,39 @@ def offer_transitions(net, state, i, mask):
     for action in range(mask.shape[1]):
         mask[i, action] = False
     count = 0
-    for t in range(net.transitions.shape[0]):
-        transition = net.transitions[t]
-        # most places are empty most of the time, which is quicker to see here than inside
-        likely = transition.controllable and (
-            transition.source == NONE or state.places[i, transition.source].marking > 0
-        )
-        if likely and enabled(net, state, i, t):
-            mask[i, transition.action] = True
-            count += 1
+    bounds = net.constants[0].exits
+    for p in range(net.places.shape[0] + 1):
+        # of most places nothing can be taken most of the time, which is quicker to see here than inside
+        if p == net.places.shape[0] or gives(net, state, i, p):
+            for j in range(net.lists[bounds + p], net.lists[bounds + p + 1]):
+                t = net.lists[j]
+                if enabled(net, state, i, t):
+                    mask[i, net.transitions[t].action] = True
+                    count += 1
     if has_extras(net) and net.constants[0].swaps < net.constants[0].swaps_end:
         offer_swaps(net, state, i, mask)
     return count
 
 
+@inlined
+def gives(net, state, i, p):
+    """Whether something in place `p` can be taken, as far as the place alone can tell."""
+    place = state.places[i, p]
+    if place.marking == place.moving:
+        return False
+    if not is_routed(net):
+        return True
+    clock = state.envs[i].clock
+    k = place.head
+    while k >= 0:
+        token = state.tokens[i, k]
+        if not token.moving and token.ready <= clock:
+            return True
+        k = token.next
+    return False
+
+
+@for_nets(extras=1)
 @apart
 def offer_swaps(net, state, i, mask):
     """Mark the swaps whose pick may fire and whose place will then be possible."""
@@ -143,7 +168,7 @@ def is_urgent(net, state, i):
     return False
 
 
-@rule
+@inlined
 def settle(net, state, i, mask):
     """Let run what runs by itself, and skip time in which nothing can be chosen; then say what can."""
     env = state.envs[i]
@@ -169,7 +194,7 @@ def close_mask(mask, i):
         mask[i, action] = action == 0
 
 
-@rule
+@inlined
 def act(net, state, i, action):
     """Fire or wait, as a legal action says."""
     constants = net.constants[0]
@@ -184,13 +209,14 @@ def act(net, state, i, action):
     if has_extras(net) and action >= first_swap(net):
         swap(net, state, i, constants.swaps + 2 * (action - first_swap(net)))
         return
-    for t in range(net.transitions.shape[0]):
-        transition = net.transitions[t]
-        if transition.action == action and transition.controllable and enabled(net, state, i, t):
-            begin_firing(net, state, i, t)
+    bounds = constants.offers + action
+    for j in range(net.lists[bounds], net.lists[bounds + 1]):
+        if may_fire(net, state, i, net.lists[j]):
+            begin_firing(net, state, i, net.lists[j])
             return
 
 
+@for_nets(extras=1)
 @apart
 def swap(net, state, i, j):
     """Begin a pick and book the place that follows it, both as the list of swaps says at `j`."""
@@ -206,13 +232,9 @@ def open_step(env):
 
 
 @inlined
-def play(net, state, i, action, mask):
-    """One step of one env. Returns its reward. An action that the mask forbids changes nothing."""
+def pay(net, state, i, mask):
+    """What a step came to, after which it is over. Returns its reward."""
     env = state.envs[i]
-    env.steps += 1
-    if env.outcome == RUNNING and mask[i, action]:
-        act(net, state, i, action)
-        settle(net, state, i, mask)
     if env.outcome == RUNNING and env.steps >= net.constants[0].max_steps:
         env.outcome = OUT_OF_STEPS
         close_mask(mask, i)
@@ -270,45 +292,62 @@ def timely(constants, env):
     return reward
 
 
-@rule
-def start(net, state, i, mask):
-    """Begin an episode and go to its first decision. Time skipped before it is paid for by the first step."""
-    begin(net, state, i)
-    judge(net, state, i)
-    settle(net, state, i, mask)
-
-
-@kernel
-def reset(net, state, first, last, obs, mask, settled):
-    """Begin an episode in envs `first` up to `last`, and go to its first decision unless not to be `settled`."""
-    for i in range(first, last):
-        if settled:
-            start(net, state, i, mask)
-        else:
+@inlined
+def take_turn(net, state, i, task, actions, obs, mask, rewards, terminated, truncated, final_obs, finals):
+    """Do a task with one env. In a loop, so that there is one copy of what both playing and beginning end with."""
+    env = state.envs[i]
+    fresh = task >= START
+    while True:
+        if fresh:
             begin(net, state, i)
+            moves = task != BEGIN
+            if moves:
+                judge(net, state, i)
+        else:
+            env.steps += 1
+            # an action that the mask forbids changes nothing
+            moves = env.outcome == RUNNING and mask[i, actions[i]]
+            if moves:
+                act(net, state, i, actions[i])
+        if moves:
+            settle(net, state, i, mask)  # time skipped before the first decision is paid for by the first step
+        if not fresh:
+            rewards[i] = pay(net, state, i, mask)
+            truncated[i] = env.outcome == OUT_OF_TIME or env.outcome == OUT_OF_STEPS
+            terminated[i] = env.outcome != RUNNING and not truncated[i]
         observe(net, state, i, obs)
+        if fresh or env.outcome == RUNNING:
+            return
+        summarise(net, state, i, finals)
+        if task == STEP:
+            return
+        for k in range(obs.shape[1]):
+            final_obs[i, k] = obs[i, k]
+        fresh = True
 
 
 @kernel
-def step(net, state, first, last, actions, obs, mask, rewards, terminated, truncated, autoreset, final_obs, finals):
-    """Advance envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order.
+def step(net, state, first, last, task, actions, obs, mask, rewards, terminated, truncated, final_obs, finals):
+    """Do a task with envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order.
 
-    With `autoreset` an env whose episode is over shows its last observation in `final_obs`, what it came to in
-    `finals`, and begins again at once.
+    STEP plays an action. With STEP_ON an env whose episode is over shows its last observation in `final_obs`, what it
+    came to in `finals`, and begins again at once. START begins an episode and goes to its first decision, BEGIN does not
+    go there. All in one kernel, since each would be compiled with all rules.
     """
     for i in range(first, last):
-        env = state.envs[i]
-        rewards[i] = play(net, state, i, actions[i], mask)
-        truncated[i] = env.outcome == OUT_OF_TIME or env.outcome == OUT_OF_STEPS
-        terminated[i] = env.outcome != RUNNING and not truncated[i]
-        observe(net, state, i, obs)
-        if env.outcome != RUNNING:
-            summarise(net, state, i, finals)
-            if autoreset:
-                for k in range(obs.shape[1]):
-                    final_obs[i, k] = obs[i, k]
-                start(net, state, i, mask)
-                observe(net, state, i, obs)
+        take_turn(net, state, i, task, actions, obs, mask, rewards, terminated, truncated, final_obs, finals)
+
+
+def reset(
+    net: NetTables, state: NetState, first: int, last: int, obs: np.ndarray, mask: np.ndarray, settled: bool,
+    turbo: bool = True,
+) -> None:  # fmt: skip
+    """Begin an episode in envs `first` up to `last`, and go to its first decision unless not to be `settled`."""
+    flags = np.zeros(0, np.bool_)
+    at_speed(step, turbo)(
+        net, state, first, last, START if settled else BEGIN, np.zeros(0, np.int64), obs, mask, np.zeros(0), flags, flags,
+        obs, no_finals(),
+    )  # fmt: skip
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""The observation, as a pure function of the state: every number of the row is written every time.
+"""The observation, as a pure function of the state: every number of the row is written every time, zeros all at once.
 
 Four layouts: `tool` tells chambers, buffers, robots and the source apart; `jobs` has a block per job and per machine;
 `places` fits any net; `graph` is a matrix with a row per place, row after row. Numbers lie between 0 and 1; `cells.py`
@@ -7,7 +7,7 @@ says where each one is.
 
 from __future__ import annotations
 
-from redline.compiled.speed import apart, inlined, rule
+from redline.compiled.speed import apart, inlined
 from redline.worlds.petri.rules.cells import (
     ARM_CELLS,
     BUFFER_CELLS,
@@ -15,7 +15,6 @@ from redline.worlds.petri.rules.cells import (
     JOB_CELLS,
     MACHINE_CELLS,
     NODE_CELLS,
-    NUM_KINDS,
     PLACE_CELLS,
     ROBOT_CELLS,
     SHOP_CELLS,
@@ -31,7 +30,7 @@ from redline.worlds.petri.rules.cleans import (
     is_empty,
     own_interval,
 )
-from redline.worlds.petri.rules.enabling import has_extras, in_progress, preferred, queue_entry
+from redline.worlds.petri.rules.enabling import in_progress, preferred, queue_entry
 from redline.worlds.petri.rules.firing import interval
 from redline.worlds.petri.rules.tables import (
     BUFFER,
@@ -41,26 +40,30 @@ from redline.worlds.petri.rules.tables import (
     MACHINE,
     NONE,
     OPENS,
+    PLACES,
     PROCESS,
     ROBOT,
     SOURCE,
     TOOL,
     UNLIMITED,
 )
+from redline.worlds.petri.rules.traits import for_nets, has_extras, layout_of
 
 SCRAP_SCALE, HOLD_SCALE, STAY_SCALE, MOVE_SCALE = 20.0, 20.0, 40.0, 10.0
 NEAR_CLEANING = 2
 
 
-@rule
+@inlined
 def observe(net, state, i, obs):
-    """Write the observation of env `i` into its row."""
-    layout = net.constants[0].layout
+    """Write the observation of env `i` into its row: zeros first, and then whatever is not zero."""
+    for cell in range(obs.shape[1]):
+        obs[i, cell] = 0.0
+    layout = layout_of(net)
     if layout == TOOL:
         observe_tool(net, state, i, obs)
     elif layout == JOBS:
         observe_jobs(net, state, i, obs)
-    elif has_extras(net) and layout == GRAPH:
+    elif layout == GRAPH:
         observe_graph(net, state, i, obs)
     else:
         observe_places(net, state, i, obs)
@@ -83,16 +86,10 @@ def left_of(until, clock, whole):
     return share(until - clock, whole) if until > clock else 0.0
 
 
-@inlined
-def clear(obs, i, first, last):
-    """Write 0 into the cells `first` up to `last`."""
-    for cell in range(first, last):
-        obs[i, cell] = 0.0
-
-
 # Cluster tools
 
 
+@for_nets(layout=TOOL)
 @inlined
 def observe_tool(net, state, i, obs):
     """Chambers, buffers, robots and the source in the order of the places, then the whole tool."""
@@ -116,7 +113,6 @@ def observe_chamber(net, state, i, p, obs):
     static = net.places[p]
     place = state.places[i, p]
     cell = static.cell
-    clear(obs, i, cell, cell + len(CHAMBER_CELLS))
     obs[i, cell + CHAMBER_CELLS.time_to_leave] = 1.0
     if place.head >= 0:
         token = state.tokens[i, place.head]
@@ -137,6 +133,7 @@ def observe_chamber(net, state, i, p, obs):
         observe_cleans(net, state, i, p, obs)
 
 
+@for_nets(extras=1)
 @apart
 def observe_cleans(net, state, i, p, obs):
     """The rest of the clean that runs, also of one between types; and how soon idleness leads to one."""
@@ -167,7 +164,6 @@ def observe_buffer(net, state, i, p, obs):
     static = net.places[p]
     place = state.places[i, p]
     cell = static.cell
-    clear(obs, i, cell, cell + len(BUFFER_CELLS))
     obs[i, cell + BUFFER_CELLS.filled] = place.marking / static.capacity
     obs[i, cell + BUFFER_CELLS.time_to_leave] = 1.0
     if place.head >= 0:
@@ -189,7 +185,6 @@ def observe_robot(net, state, i, p, obs):
     cell = static.cell
     k = state.places[i, p].head
     for _ in range(static.capacity):
-        clear(obs, i, cell, cell + size)
         obs[i, cell + ARM_CELLS.time_to_leave] = 1.0
         if k >= 0:
             observe_arm(net, state, i, p, k, obs, cell)
@@ -254,6 +249,7 @@ def observe_whole_tool(net, state, i, obs):
         obs[i, cell + TOOL_CELLS.time_to_release] = own_gate_left(net, state, i)
 
 
+@for_nets(extras=1)
 @apart
 def own_gate_left(net, state, i):
     """Time until the first token that waits for its release may go, as a share of its type's interval."""
@@ -270,6 +266,7 @@ def own_gate_left(net, state, i):
 # Job shops
 
 
+@for_nets(layout=JOBS)
 @inlined
 def observe_jobs(net, state, i, obs):
     """A block per job, one per machine, and the share of jobs done."""
@@ -333,6 +330,7 @@ def observe_machine(net, state, i, p, obs):
 # Any net
 
 
+@for_nets(layout=PLACES)
 @inlined
 def observe_places(net, state, i, obs):
     """How full each place is, and of that how much can be taken; how long each transition still fires; share done."""
@@ -343,7 +341,6 @@ def observe_places(net, state, i, obs):
         obs[i, static.cell + PLACE_CELLS.tokens] = share(place.marking, static.scale)
         obs[i, static.cell + PLACE_CELLS.available] = share(place.marking - place.moving, static.scale)
     start = net.constants[0].globals_cell
-    clear(obs, i, start, start + net.transitions.shape[0])
     for f in range(env.underway):
         firing = state.firings[i, f]
         left = left_of(firing.ends, env.clock, net.transitions[firing.transition].duration)
@@ -351,6 +348,7 @@ def observe_places(net, state, i, obs):
     obs[i, start + net.transitions.shape[0]] = share(env.finished, net.constants[0].goal)
 
 
+@for_nets(layout=GRAPH)
 @apart
 def observe_graph(net, state, i, obs):
     """A row of numbers per place; what is on its way to a place is written by the firings under way."""
@@ -374,7 +372,6 @@ def observe_node(net, state, i, p, obs):
     place = state.places[i, p]
     cell = static.cell
     most = static.capacity if static.capacity != UNLIMITED else static.scale
-    clear(obs, i, cell, cell + len(NODE_CELLS) + NUM_KINDS)
     obs[i, cell + NODE_CELLS.tokens] = share(place.marking, most)
     obs[i, cell + NODE_CELLS.available] = share(place.marking - place.moving, most)
     obs[i, cell + NODE_CELLS.coming] = share(place.reserved, most)

@@ -57,7 +57,7 @@ def require_consistent(net: NetTables, arrays: dict[str, np.ndarray]) -> None:
     _require("places.marking", (arrays["places"]["marking"] <= rings) | ~queue)
     _require("places.moving", arrays["places"]["moving"] <= arrays["places"]["marking"])
     _require_firings(net, arrays)
-    if net.constants["identity"][0]:
+    if net.traits.routed:
         _require_lists(arrays)
 
 
@@ -68,7 +68,7 @@ def _require_firings(net: NetTables, arrays: dict[str, np.ndarray]) -> None:
     transition = np.where(under_way, firings["transition"], 0)
     _require("firings.transition", (transition >= 0) & (transition < len(net.transitions)))
     _require("firings.ends", ~under_way | (firings["ends"] >= envs["clock"][:, None]))
-    if net.constants["identity"][0] and firings.shape[1]:
+    if net.traits.routed and firings.shape[1]:
         _require_moved(net, arrays, under_way, transition)
 
 

@@ -154,3 +154,8 @@ def new_finals(num_envs: int, sizes: Sizes) -> Finals:
         resource_seconds=np.zeros((num_envs, sizes.resources), np.int32),
         place_seconds=np.zeros((num_envs, sizes.places), np.int32),
     )
+
+
+def no_finals() -> Finals:
+    """Room for no results: for who only begins episodes."""
+    return Finals(np.zeros(0), np.zeros(0, FINAL).view(np.recarray), *np.zeros((2, 0, 0), np.int32))

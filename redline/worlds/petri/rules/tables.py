@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from redline.worlds.petri.rules.net import (
     action_of,
     is_queue,
 )
+from redline.worlds.petri.rules.traits import Traits
 
 PLAIN, SOURCE, PROCESS, BUFFER, ROBOT, SINK, MACHINE = range(len(KINDS))
 IGNORE, PENALTY, FAIL = range(len(OVERSTAYS))
@@ -121,7 +122,6 @@ class OperationRow(NamedTuple):
 class ConstantsRow(NamedTuple):
     """The constants of the whole net, among them the bounds of its lists within `lists`."""
 
-    identity: int
     num_groups: int  # actions that fire; the waits come after them
     horizon: int
     max_steps: int
@@ -135,7 +135,6 @@ class ConstantsRow(NamedTuple):
     wip_limit: int
     reward: int
     lower_bound: int
-    layout: int
     observe_clock: int
     gated: int  # whether a release gate exists
     idle_limit: int
@@ -147,6 +146,8 @@ class ConstantsRow(NamedTuple):
     token_places: int
     own_pace: int  # uncontrollable transitions, in the order they are tried
     own_pace_end: int
+    offers: int  # where the transitions of each action begin in the list that follows, and last where they end
+    exits: int  # likewise, controllable transitions by the place they take from; last those that take from none
     swaps: int  # pick and place of each
     swaps_end: int
     waits: int  # 0 for NEXT
@@ -176,7 +177,7 @@ class NetTables(NamedTuple):
     steps: np.recarray  # StepRow, all routes one after another, each with an empty step at its end
     operations: np.recarray  # OperationRow, all jobs one after another, each with an empty one at its end
     lists: np.ndarray  # int32, lists of numbers that constants and steps tell the bounds of
-    extras: tuple[int, ...]  # (1,) where rules are used that most nets do without, so that those need not pay for them
+    traits: Traits
 
 
 class Sizes(NamedTuple):
@@ -232,7 +233,7 @@ def tabulate(net: Net) -> tuple[NetTables, Sizes]:
         steps=steps,
         operations=operations,
         lists=np.array(lists.numbers, np.int32),
-        extras=_extras(net),
+        traits=_traits(net),
     )
     sizes = Sizes(
         tokens=len(net.token_types),
@@ -416,7 +417,6 @@ def _numbers(net: Net, seen: ObservationMap, operations: np.recarray) -> dict[st
     stays = [step.stay for route in net.routes for step in route]
     durations = [transition.duration for transition in net.transitions]
     return {
-        "identity": bool(net.routes),
         "num_groups": len(net.action_names) - len(rules.waits),
         "horizon": _or_far(net.horizon),
         "max_steps": _or_far(net.max_steps),
@@ -430,7 +430,6 @@ def _numbers(net: Net, seen: ObservationMap, operations: np.recarray) -> dict[st
         "wip_limit": _or_far(rules.wip_limit),
         "reward": REWARDS.index(rules.reward),
         "lower_bound": rules.lower_bound or net.horizon or 1,
-        "layout": LAYOUTS.index(rules.layout),
         "observe_clock": rules.observe_clock,
         "gated": bool(rules.release_intervals),
         "idle_limit": max([*stays, *durations]) + IDLE_SECONDS,
@@ -448,11 +447,13 @@ def _common_lists(net: Net, places: np.recarray, token_rows: list[int], lists: L
     """Add the lists that all nets have; returns their bounds."""
     order = sorted(range(len(net.transitions)), key=lambda t: -net.transitions[t].priority)
     starts = [p for p, place in enumerate(net.places) for _ in range(place.tokens if net.routes else 0)]
-    names = [transition.name for transition in net.transitions]
+    names, actions = [transition.name for transition in net.transitions], net.action_names
     return {
         "token_rows": lists.add(token_rows)[0],
         "token_places": lists.add(starts)[0],
         **lists.add_as("own_pace", [t for t in order if not net.transitions[t].controllable]),
+        "offers": _grouped(net, actions[: len(actions) - len(net.rules.waits) - len(net.swaps)], action_of, lists),
+        "exits": _grouped(net, [*(place.name for place in net.places), None], _source, lists),
         **lists.add_as("swaps", [names.index(name) for swap in net.swaps for name in (swap.first, swap.second)]),
         **lists.add_as("waits", net.rules.waits),
         "intervals": lists.add(net.rules.release_intervals)[0],
@@ -460,6 +461,23 @@ def _common_lists(net: Net, places: np.recarray, token_rows: list[int], lists: L
         **lists.add_as("queued", [p for p in range(len(places)) if places[p].queue != NONE]),
         **lists.add_as("cleaned", [p for p, place in enumerate(net.places) if place.cleaning or place.idle_cleaning]),
     }
+
+
+def _grouped(net: Net, groups: Iterable[str | None], group_of: Callable[[Transition], str | None], lists: Lists) -> int:
+    """Add the controllable transitions of each group, in order; returns where the bounds of these are."""
+    found = [
+        [t for t, each in enumerate(net.transitions) if each.controllable and group_of(each) == group]
+        for group in groups
+    ]
+    first = len(lists.numbers)
+    lists.add(accumulate(map(len, found), initial=first + len(found) + 1))
+    lists.add(chain(*found))
+    return first
+
+
+def _source(transition: Transition) -> str | None:
+    """The first place that a transition takes from."""
+    return transition.inputs[0][0] if transition.inputs else None
 
 
 def _extra_lists(net: Net, places: np.recarray, transitions: np.recarray, lists: Lists) -> dict[str, int]:
@@ -477,8 +495,10 @@ def _extra_lists(net: Net, places: np.recarray, transitions: np.recarray, lists:
     }
 
 
-def _extras(net: Net) -> tuple[int, ...]:
-    """How long a tuple is belongs to its type: kernels are compiled for nets with and without extras apart."""
+def _traits(net: Net) -> Traits:
+    """What the net has a use for."""
     rules = net.rules
     rare = rules.clock != "event" or rules.scrap_place is not None or bool(net.swaps) or rules.layout == "graph"
-    return (1,) if rare or net.remembers_cleans or rules.type_intervals else ()
+    extras = rare or net.remembers_cleans or bool(rules.type_intervals)
+    paced = any(not transition.controllable for transition in net.transitions)
+    return Traits(*((1,) * int(length) for length in (extras, bool(net.routes), paced, LAYOUTS.index(rules.layout))))
