@@ -1,7 +1,8 @@
 """Judging the search: how soon does it give a good answer, compared with picking at random?
 
 The judge is an exhaustive run, in which all workflows were trained alike, several times each. A search then costs
-nothing: every training is looked up.
+nothing: every training is looked up. Which replicate is a search's first, second and so on is drawn by lot for every search:
+otherwise all of them would share the luck of the table's first.
 """
 
 from __future__ import annotations
@@ -48,11 +49,18 @@ class TrainingTable:
         return {int(k) for k in np.flatnonzero(truth >= np.sort(truth)[-TOP] - 1e-12)}
 
     @property
+    def near(self) -> set[int]:
+        """The workflows that lose no more against the best than one standard error of a group's mean."""
+        truth = self.truth
+        return {int(k) for k in np.flatnonzero(truth >= truth.max() - self.noise / np.sqrt(self.scores.shape[1]))}
+
+    @property
     def noise(self) -> float:
         """Standard deviation of one training, with what is peculiar to a replicate taken off."""
-        centred = self.scores - self.scores.mean(axis=0)
+        of_group = np.array([self.scores[self.groups == k].mean(axis=0) for k in range(len(self.apart))])
+        centred = of_group - of_group.mean(axis=0)
         left = centred - centred.mean(axis=1, keepdims=True)
-        return float(np.sqrt((left**2).sum() / ((len(left) - 1) * max(left.shape[1] - 1, 1))))
+        return float(np.sqrt((left**2).sum() / max((left.shape[0] - 1) * (left.shape[1] - 1), 1)))
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, for a file."""
@@ -121,6 +129,57 @@ class Searcher(Protocol):
         """The best workflow, as far as is known."""
 
 
+class Looker(Protocol):
+    """How a searcher has workflows trained: which training of the table it gets, and what that costs."""
+
+    def training(self, id: int) -> tuple[float, int]:
+        """The score of the workflow's next training, and the episodes it takes."""
+
+
+class Paired:
+    """Replicate k of every workflow begins with start k, which is paid for once."""
+
+    def __init__(self, table: TrainingTable, seed: int) -> None:
+        self._table = table
+        self._lots = np.random.default_rng(seed).permutation(table.scores.shape[1])
+        self._counts: dict[int, int] = {}
+        self._starts = 0
+
+    def training(self, id: int) -> tuple[float, int]:
+        """From the next start that the workflow has not begun with."""
+        replicate = self._counts.get(id, 0)
+        self._counts[id] = replicate + 1
+        new = replicate >= self._starts
+        self._starts = max(self._starts, replicate + 1)
+        cost = self._table.episodes_each + (self._table.start_episodes if new else 0)
+        return float(self._table.scores[id, self._lots[replicate]]), cost
+
+
+class Apart:
+    """Every training has a start and random numbers of its own, and pays for both."""
+
+    def __init__(self, table: TrainingTable, seed: int) -> None:
+        self._table = table
+        self._random = np.random.default_rng([seed, 1])
+
+    def training(self, id: int) -> tuple[float, int]:
+        """Any of the workflow's trainings."""
+        replicate = self._random.integers(self._table.scores.shape[1])
+        return float(self._table.scores[id, replicate]), self._table.episodes_each + self._table.start_episodes
+
+
+class Truthful:
+    """A training that tells what a workflow is worth, with no noise at all: nobody has one."""
+
+    def __init__(self, table: TrainingTable, seed: int) -> None:
+        self._truth = table.truth
+        self._paired = Paired(table, seed)
+
+    def training(self, id: int) -> tuple[float, int]:
+        """The truth, for the price of a training."""
+        return float(self._truth[id]), self._paired.training(id)[1]
+
+
 @dataclass(frozen=True)
 class Course:
     """One simulated search, training by training."""
@@ -130,51 +189,84 @@ class Course:
     """What the answer loses against the best."""
     good: list[bool]
     """Whether the answer is one of the top five."""
+    near: list[bool]
+    """Whether the answer is within a standard error of the best."""
 
     @property
     def episodes_until_good(self) -> float:
         """From when on the answer is one of the top five and stays so; infinite where it is not at the end."""
-        bad = [k for k, good in enumerate(self.good) if not good]
-        last = bad[-1] + 1 if bad else 0
-        return float(self.episodes[last]) if last < len(self.episodes) else float("inf")
+        return _for_good(self.episodes, self.good)
+
+    @property
+    def episodes_until_near(self) -> float:
+        """From when on the answer is within a standard error of the best and stays so."""
+        return _for_good(self.episodes, self.near)
 
 
-def simulate(searcher: Searcher, table: TrainingTable, trainings: int) -> Course:
-    """Let a searcher loose on a known table, until it asks for no more."""
-    counts: dict[int, int] = {}
-    used, starts, truth, top = 0, 0, table.truth, table.top
-    course = Course([], [], [])
-    for _ in range(trainings):
-        asked = searcher.ask(1)
-        if not asked:
-            break
-        replicate = counts.get(asked[0], 0)
-        counts[asked[0]] = replicate + 1
-        if replicate >= starts:
-            starts, used = replicate + 1, used + table.start_episodes
-        used += table.episodes_each
-        searcher.tell(asked[0], float(table.scores[asked[0], replicate]))
+def _for_good(episodes: list[int], claims: list[bool]) -> float:
+    last_bad = max((k for k, holds in enumerate(claims) if not holds), default=-1)
+    return float(episodes[last_bad + 1]) if last_bad + 1 < len(episodes) else float("inf")
+
+
+def simulate(searcher: Searcher, looker: Looker, table: TrainingTable, budget: int) -> Course:
+    """Let a searcher loose on a known table, until it asks for no more or has used `budget` episodes."""
+    used, truth, top, near = 0, table.truth, table.top, table.near
+    course = Course([], [], [], [])
+    while used < budget and (asked := searcher.ask(1)):
+        score, cost = looker.training(asked[0])
+        used += cost
+        searcher.tell(asked[0], score)
         answer = searcher.answer()
         course.episodes.append(used)
         course.regrets.append(float(truth.max() - truth[answer]))
         course.good.append(answer in top)
+        course.near.append(answer in near)
     return course
 
 
-def searchers(table: TrainingTable) -> dict[str, Callable[[int], Searcher]]:
-    """By name: the search as the command does it, the one before it, and chance."""
+@dataclass(frozen=True)
+class Contender:
+    """A searcher, and how it has workflows trained."""
+
+    searcher: Callable[[int], Searcher]
+    looker: Callable[[TrainingTable, int], Looker]
+
+
+def contenders(table: TrainingTable) -> dict[str, Contender]:
+    """By name: the search as the command does it, the guides', chance, and what nobody can do."""
 
     def top_two(seed: int) -> TopTwo:
         searcher = TopTwo(table.distances, seed, table.scores.shape[1])
-        apart = table.apart[np.ix_(table.groups, table.groups)]
-        searcher.group(table.groups, apart)
+        searcher.group(table.groups, table.apart[np.ix_(table.groups, table.groups)])
         return searcher
 
-    return {
-        "top-two": top_two,
-        "GP-UCB": lambda seed: Once(GPUCB(table.distances, seed)),
-        "chance": lambda seed: Once(OneByOne(len(table.scores), seed)),
+    def chance(seed: int) -> Once:
+        return Once(OneByOne(len(table.scores), seed))
+
+    found = {
+        "top-two": Contender(top_two, Paired),
+        "GP-UCB": Contender(lambda seed: Once(GPUCB(table.distances, seed)), Apart),
+        "chance": Contender(chance, Apart),
     }
+    if table.start_episodes:
+        found["chance with our start"] = Contender(chance, Paired)
+    groups = table.groups
+    return found | {"no noise": Contender(lambda seed: Once(OneOfEach(groups, seed)), Truthful)}
+
+
+class OneOfEach(OneByOne):
+    """Picks one workflow of each group, in an order drawn from the seed."""
+
+    def __init__(self, groups: np.ndarray, seed: int) -> None:
+        super().__init__(len(groups), seed)
+        self._groups = groups
+
+    def ask(self, count: int = 1) -> list[int]:
+        """The next one whose group was not picked yet."""
+        for id in range(self.trials.count):
+            if id not in self.trials.touched and self._groups[id] in self._groups[list(self.trials.touched)]:
+                self.trials.retire(id)
+        return super().ask(count)
 
 
 @dataclass
@@ -198,22 +290,24 @@ class Once:
         return max(values, key=lambda id: (values[id], -id))
 
 
-def bench_search(table: TrainingTable, seeds: int, trainings: int) -> dict[str, list[Course]]:
-    """Courses of all searchers, one per seed."""
+def bench_search(table: TrainingTable, seeds: int, budget: int) -> dict[str, list[Course]]:
+    """Courses of all contenders, one per seed."""
     return {
-        name: [simulate(make(seed), table, trainings) for seed in range(seeds)]
-        for name, make in searchers(table).items()
+        name: [simulate(each.searcher(seed), each.looker(table, seed), table, budget) for seed in range(seeds)]
+        for name, each in contenders(table).items()
     }
 
 
 def summarise(courses: list[Course]) -> dict[str, float]:
-    """Medians over the searches."""
+    """Medians and means over the searches."""
     good = [course.episodes_until_good for course in courses]
+    near = [course.episodes_until_near for course in courses]
     return {
         "median_episodes_to_top_5": float(np.median(good)),
+        "median_episodes_to_near": float(np.median(near)),
         "in_top_5_at_the_end": float(np.mean([course.good[-1] for course in courses])),
         "mean_regret_at_the_end": float(np.mean([course.regrets[-1] for course in courses])),
-        "median_trainings": float(np.median([len(course.episodes) for course in courses])),
+        "median_episodes_used": float(np.median([course.episodes[-1] for course in courses])),
     }
 
 

@@ -22,7 +22,6 @@ from redline.signals import Interrupt
 from redline.threads import cores
 
 if TYPE_CHECKING:
-    from redline.search.paired import PairedSearch
     from redline.search.search import Search
 
 
@@ -120,34 +119,29 @@ def _open(asked: SearchPlan, where: SearchFolder) -> tuple[Run, SearchPlan]:
 def _finish(folder: Run, search: Search, plan: SearchPlan) -> dict[str, Any]:
     """Score every trained workflow and the baselines, name the best, train it on, write the report."""
     from redline.report.search import write_search_report
-    from redline.search.paired import PairedSearch
-    from redline.search.ranking import name_best, rank, rank_paired
+    from redline.search.ranking import name_best
 
     options, episode_steps, started = plan.options, plan.settings.max_steps, time.monotonic()
-    searched = search.seconds
-    if isinstance(search, PairedSearch):
-        ranking = rank_paired(search, plan.settings, options.eval_episodes, options.seed)
-    else:
-        ranking = rank(folder, plan.workflows, plan.settings, search.known, options.eval_episodes, options.seed)
+    searched = search.clock.seconds
+    ranking = search.method.rank(search, plan.settings, options.eval_episodes, options.seed)
     best = ranking["best"]
     if best is not None:
-        if isinstance(search, PairedSearch):
-            best["defender"] = _train_on(search, best, plan)
+        best["defender"] = _defender(search, best, plan)
         name_best(folder, best)
     search.close()
     folder.write_json(RANKING, ranking)
-    seconds = searched + time.monotonic() - started
+    known = search.method.known
     summary = {
         "run": str(folder.path),
         "episodes": search.used,
         "steps": search.used * episode_steps,
-        "search_episodes": search.used - (best["defender"]["trained_on"] if best and "defender" in best else 0),
+        "search_episodes": search.used - (best["defender"]["trained_on"] if best else 0),
         "picks": search.iteration,
-        "workflows": len(search.known),
-        "infeasible": sum(not known.passed for known in search.known.values()),
-        "seconds": search.seconds,
-        "wall_seconds": seconds,
-        "steps_per_second": search.used * episode_steps / search.seconds if search.seconds else None,
+        "workflows": len(known),
+        "infeasible": sum(not each.passed for each in known.values()),
+        "seconds": search.clock.seconds,
+        "wall_seconds": searched + time.monotonic() - started,
+        "steps_per_second": search.used * episode_steps / search.clock.seconds if search.clock.seconds else None,
         "best": best,
         "mean": best["mean"] if best else None,
         "stderr": best["stderr"] if best else None,
@@ -159,16 +153,15 @@ def _finish(folder: Run, search: Search, plan: SearchPlan) -> dict[str, Any]:
     return summary
 
 
-def _train_on(search: PairedSearch, best: dict[str, Any], plan: SearchPlan) -> dict[str, Any]:
+def _defender(search: Search, best: dict[str, Any], plan: SearchPlan) -> dict[str, Any]:
     """Train the best order's policy with what is left of the budget; its score in fresh episodes."""
     from redline.search.ranking import score_defender
 
-    known = None if plan.options.exhaustive else search.train_on(best["workflow_id"], best["checkpoint"])
+    known = search.method.finish(search, best)
     if known is not None:
         best["checkpoint"] = known.checkpoint
-    return score_defender(search.run, best["checkpoint"], plan.options.eval_episodes, plan.options.seed) | {
-        "trained_on": known.episodes if known else 0
-    }
+    scored = score_defender(search.run, best["checkpoint"], plan.options.eval_episodes, plan.options.seed)
+    return scored | {"trained_on": known.episodes if known else 0}
 
 
 def _print(summary: dict[str, Any], folder: Run) -> None:

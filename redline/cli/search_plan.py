@@ -19,9 +19,9 @@ from redline.worlds.workflows import Workflows
 if TYPE_CHECKING:
     from redline.learn.judging import Judging
     from redline.learn.workflow import Task
-    from redline.search.paired import PairedSearch
-    from redline.search.parallel import Runner
+    from redline.search.paired import Paired
     from redline.search.search import Budget, Order, Search
+    from redline.search.single import Single
 
 
 TOP_TWO, GP_UCB = METHODS = ("top-two", "gp-ucb")
@@ -179,37 +179,49 @@ def plan_of(config: dict[str, Any]) -> SearchPlan:
 
 def make_search(folder: Run, plan: SearchPlan) -> Search:
     """The search that goes on in the folder."""
+    from redline.learn.workflow import train_workflow
     from redline.search.parallel import make_runner
+    from redline.search.search import Search
 
     options = plan.options
     name = options.runner or ("processes" if options.parallel_workflows > 1 else "here")
-    runner = make_runner(name, options.parallel_workflows, options.ray_address)
-    return _top_two(folder, plan, runner) if options.method == TOP_TWO else _gp_ucb(folder, plan, runner)
-
-
-def _top_two(folder: Run, plan: SearchPlan, runner: Runner) -> PairedSearch:
-    from redline.learn.workflow import train_workflow
-    from redline.search.paired import PairedSearch
-    from redline.search.top_two import InTurn, TopTwo
-
-    options, workflows = plan.options, plan.workflows
-    picker = InTurn if options.exhaustive else TopTwo
-    return PairedSearch(
+    paired = options.method == TOP_TWO
+    return Search(
         run=folder,
-        workflows=workflows,
+        workflows=plan.workflows,
         budget=_budget(plan),
-        ucb=picker(workflows.distances, options.seed, plan.trainings_each),
-        runner=runner,
-        make_task=partial(_paired_task, folder, plan),
+        method=_paired(plan) if paired else _single(plan),
+        runner=make_runner(name, options.parallel_workflows, options.ray_address),
+        make_task=partial(_paired_task if paired else _single_task, folder, plan),
         train=train_workflow,
         parallel=options.parallel_workflows,
-        make_judgement=partial(_judgement, plan),
+    )
+
+
+def _paired(plan: SearchPlan) -> Paired:
+    from redline.search.paired import Paired
+    from redline.search.top_two import InTurn, TopTwo
+
+    options = plan.options
+    picker = InTurn if options.exhaustive else TopTwo
+    return Paired(
+        picker=picker(plan.workflows.distances, options.seed, plan.trainings_each),
         start_updates=options.start // options.episodes_per_update,
         updates_each=options.min_updates,
         threshold=options.compliance_threshold,
         tolerance=options.tolerance,
         impartial=options.exhaustive,
+        make_judgement=partial(_judgement, plan),
     )
+
+
+def _single(plan: SearchPlan) -> Single:
+    from redline.search.single import Single
+    from redline.search.ucb import GPUCB, OneByOne
+
+    options, distances = plan.options, plan.workflows.distances
+    picker = OneByOne(len(distances)) if options.exhaustive else GPUCB(distances, options.seed, options.beta)
+    return Single(picker)
 
 
 def _paired_task(folder: Run, plan: SearchPlan, order: Order) -> Task:
@@ -234,7 +246,7 @@ def _paired_task(folder: Run, plan: SearchPlan, order: Order) -> Task:
     )
 
 
-def _judgement(plan: SearchPlan, start: str | None) -> Judging:
+def _judgement(plan: SearchPlan, start: str) -> Judging:
     from redline.learn.judging import Judging
 
     workflows, settings = plan.workflows, plan.settings
@@ -263,24 +275,6 @@ def _budget(plan: SearchPlan) -> Budget:
     options = plan.options
     return Budget(
         plan.total_episodes, options.episodes_per_update, options.max_episodes_per_workflow, options.min_updates
-    )
-
-
-def _gp_ucb(folder: Run, plan: SearchPlan, runner: Runner) -> Search:
-    from redline.learn.workflow import train_workflow
-    from redline.search.search import Search
-    from redline.search.ucb import GPUCB, OneByOne
-
-    options, workflows = plan.options, plan.workflows
-    return Search(
-        run=folder,
-        workflows=workflows,
-        budget=_budget(plan),
-        ucb=OneByOne(len(workflows)) if options.exhaustive else GPUCB(workflows.distances, options.seed, options.beta),
-        runner=runner,
-        make_task=partial(_single_task, folder, plan),
-        train=train_workflow,
-        parallel=options.parallel_workflows,
     )
 
 

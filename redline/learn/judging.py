@@ -21,10 +21,10 @@ from redline.worlds.registry import make_env
 
 @dataclass(frozen=True)
 class Judging:
-    """Episodes to be judged: some of an untrained policy and, with a start, as many of that. Picklable."""
+    """Episodes to be judged: some of an untrained policy and as many of a start. Picklable."""
 
     config: dict[str, Any]  # of the start's trainer, as JSON
-    start: str | None  # its checkpoint
+    start: str  # its checkpoint
     options: list[dict[str, Any]]  # of the env, for each workflow
     episodes: int
     episode_steps: int
@@ -41,9 +41,8 @@ def judge(task: Judging) -> np.ndarray:
     env = make_env(config.env, task.episodes, encoded=True, **config.env_options)
     policy = make_policy(env, config, config.seed)
     played = [_play(env, policy, task)]
-    if task.start is not None:
-        policy.load(below(checkpoint.load(Path(task.start)).arrays, "policy"))
-        played.append(_play(env, policy, task))
+    policy.load(below(checkpoint.load(Path(task.start)).arrays, "policy"))
+    played.append(_play(env, policy, task))
     return np.array([_compliance(config.env, task, options, played) for options in task.options])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 import time
 from contextlib import suppress
@@ -86,10 +87,16 @@ def train_workflow(task: Task) -> Result:
     path = _save(trainer, task, Path(task.folder), {})
     shutil.rmtree(under_way, ignore_errors=True)
     trainer.close()
-    env_reward, compliance = (float(np.mean([row[key] for row in rows[-task.tail :]])) for key in TOLD)
+    env_reward, compliance = _told(rows[-task.tail :])
     passed = compliance >= task.gate.threshold
     played = len(rows) * trainer.config.num_envs * trainer.config.num_steps // task.episode_steps
     return Result(task.workflow_id, passed, env_reward, compliance, played, str(path), rows)
+
+
+def _told(rows: list[dict[str, float]]) -> tuple[float, float]:
+    """Mean reward and compliance of some updates; of none, nothing is known."""
+    reward, compliance = (float(np.mean([row[key] for row in rows])) if rows else math.nan for key in TOLD)
+    return reward, compliance
 
 
 def _pick_up(trainer: Trainer, task: Task, under_way: Path) -> list[dict[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,8 @@ import numpy as np
 from redline.learn.evaluate import score
 from redline.learn.workflow import play_workflow
 from redline.runs import BEST, Run
-from redline.search.paired import PairedSearch
 from redline.search.search import Known
-from redline.search.top_two import Posterior
+from redline.search.top_two import Groups, Posterior
 from redline.worlds.workflows import Workflows
 
 FRESH = 7_000_003  # added to the search's seed: episodes no training has seen
@@ -46,47 +46,63 @@ def _entry(run: Run, workflows: Workflows, id: int, known: Known, episodes: int,
     }
 
 
-def rank_paired(search: PairedSearch, settings: Any, episodes: int, seed: int) -> dict[str, Any]:
+def rank_replicates(
+    run: Run,
+    workflows: Workflows,
+    settings: Any,
+    known: Mapping[int, Known],
+    trainings: Mapping[int, list[Known]],
+    groups: Groups,
+    episodes: int,
+    seed: int,
+) -> dict[str, Any]:
     """What `rank` tells, of workflows with several trainings each: `stderr` is that of the mean over all trainings.
 
     `tied` are the workflows that cannot be told from the best, trained or not, one for all that are alike.
     """
     played = {
-        id: [play_workflow(search.run.path / known.checkpoint, episodes, seed + FRESH) for known in mine]
-        for id, mine in search.trainings.items()
+        id: [play_workflow(run.path / each.checkpoint, episodes, seed + FRESH) for each in mine]
+        for id, mine in trainings.items()
     }
     means = {id: [float(each.env_returns.mean()) for each in mine] for id, mine in played.items()}
-    posterior = Posterior(search.ucb.groups, means, seed)
+    posterior = Posterior(groups, means, seed)
     scores, stds = posterior.of_all()
     trained: list[dict[str, Any]] = [
         {
             "workflow_id": id,
-            "order": search.workflows.name(id),
+            "order": workflows.name(id),
             "mean": float(scores[id]),
             "stderr": float(stds[id]),
             "episodes": episodes,
             "trainings": len(mine),
             "scores": means[id],
             "compliance": float(np.mean([each.compliance for each in mine])),
-            "trained_episodes": search.known[id].episodes,
-            "passed": search.known[id].passed,
-            "checkpoint": search.trainings[id][int(np.argmax(means[id]))].checkpoint,
-            "alike": search.ucb.groups.alike(id),
+            "trained_episodes": known[id].episodes,
+            "passed": known[id].passed,
+            "checkpoint": trainings[id][int(np.argmax(means[id]))].checkpoint,
+            "alike": groups.alike(id),
         }
         for id, mine in played.items()
     ]
     trained.sort(key=lambda entry: (-entry["mean"], entry["workflow_id"]))
-    obeyed = [entry for entry in trained if entry["passed"]]
-    barred = {entry["workflow_id"] for entry in trained if not entry["passed"]}
-    first = search.ucb.groups.first
-    same = posterior.tied(obeyed[0]["workflow_id"]) if obeyed else np.zeros(len(first), np.bool_)
-    tied = [int(id) for id, is_tied in zip(first, same, strict=True) if is_tied and id not in barred]
+    best = next((entry for entry in trained if entry["passed"]), None)
     return {
         "workflows": trained,
-        "baselines": search.workflows.baselines(settings, episodes, seed + FRESH),
-        "best": obeyed[0] if obeyed else None,
-        "tied": tied,
+        "baselines": workflows.baselines(settings, episodes, seed + FRESH),
+        "best": best,
+        "tied": _tied(posterior, groups, best, trained),
     }
+
+
+def _tied(
+    posterior: Posterior, groups: Groups, best: dict[str, Any] | None, trained: list[dict[str, Any]]
+) -> list[int]:
+    """Who cannot be told from the best, the best included; nobody where none was obeyed."""
+    if best is None:
+        return []
+    barred = {entry["workflow_id"] for entry in trained if not entry["passed"]}
+    same = posterior.tied(best["workflow_id"])
+    return [int(id) for id, is_tied in zip(groups.first, same, strict=True) if is_tied and id not in barred]
 
 
 def score_defender(run: Run, checkpoint: str, episodes: int, seed: int) -> dict[str, Any]:

@@ -1,12 +1,14 @@
-"""The search: pick a workflow, have it trained, learn from the result, until the episodes are used up.
+"""The search: have workflows trained, learn from the results, until the episodes are used up.
 
-It knows how to ask for training and what comes back, not how policies are trained.
+It keeps the run folder, counts episodes and knows how to ask for training; how policies are trained it does not know. Which
+workflow is trained next, from where, and what is made of the result is its *method*'s business.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,31 +53,6 @@ class TrainedWorkflow(Protocol):
     @property
     def rows(self) -> list[dict[str, float]]:
         """One row per update, for the log."""
-
-
-class Picker(Protocol):
-    """Chooses the workflows."""
-
-    def ask(self, count: int = 1) -> list[int]:
-        """Workflows to train next."""
-
-    def tell(self, id: int, value: float) -> None:
-        """The worth of one."""
-
-    def tell_infeasible(self, id: int) -> None:
-        """One that is not obeyed."""
-
-    def retire(self, id: int) -> None:
-        """One whose budget is used up."""
-
-    def acquisition(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean, std and UCB of all workflows."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Its state, ready for JSON."""
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a snapshot."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +117,63 @@ class Pick:
     used: int
 
 
+class Method(Protocol):
+    """What is trained next, and what is learnt from it."""
+
+    @property
+    def known(self) -> dict[int, Known]:
+        """Every workflow that was trained."""
+
+    def begin(self, search: Search) -> None:
+        """Find out what has to be known before the first pick."""
+
+    def next_orders(self, search: Search) -> list[Order]:
+        """The trainings that come next, side by side; none when the search is at its end."""
+
+    def learn(self, search: Search, result: TrainedWorkflow) -> None:
+        """What came of an order."""
+
+    def beliefs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean, standard deviation and upper end of what is believed of all workflows, each [n]."""
+
+    def rank(self, search: Search, settings: Any, episodes: int, seed: int) -> dict[str, Any]:
+        """All trained workflows and the baselines in the same fresh episodes, best first, and the best that is obeyed."""
+
+    def finish(self, search: Search, best: dict[str, Any]) -> Known | None:
+        """Train the best one's policy with what is left; None where that is nothing."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Its state, ready for JSON."""
+
+    def restore(self, search: Search, saved: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+
+
+class Clock:
+    """Seconds that a search has worked, over all its sittings."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        self._before = before
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Until now."""
+        return self._before + (0.0 if self._since is None else time.monotonic() - self._since)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count what is done inside: once, however deep."""
+        if self._since is not None:
+            yield
+            return
+        self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._before, self._since = self.seconds, None
+
+
 @dataclass
 class Search:
     """A workflow search in its run folder. Iterate to search; everything is on disk before a pick is handed out."""
@@ -147,15 +181,14 @@ class Search:
     run: Run
     workflows: Workflows
     budget: Budget
-    ucb: Picker
+    method: Method
     runner: Runner
     make_task: Callable[[Order], Any]
     train: Callable[[Any], TrainedWorkflow]
     parallel: int = 1
-    known: dict[int, Known] = field(default_factory=dict)
     iteration: int = 0
     used: int = 0  # episodes
-    seconds: float = 0.0
+    clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
         """Open the logs."""
@@ -169,49 +202,76 @@ class Search:
         self._training_log = MetricsLog(self.run.path / TRAINING_LOG, resume_at, warn=warn_on_stderr)
 
     def __iter__(self) -> Iterator[Pick]:
-        """Search until the budget is used or no workflow is left to train."""
-        while True:
-            started = time.monotonic()
-            orders = self._next_orders()
-            if not orders:
-                return
-            mean, std, ucb = self.ucb.acquisition()
-            results = self.runner.run(self.train, [self.make_task(order) for order in orders])
-            self.seconds += time.monotonic() - started
-            picks = [self._take(order, result, (mean, std, ucb)) for order, result in zip(orders, results, strict=True)]
-            self._save()
+        """Search until the budget is used or the method asks for no more."""
+        with self.clock.running():
+            self.method.begin(self)
+        while picks := self._next_picks():
             yield from picks
 
-    def _next_orders(self) -> list[Order]:
-        """The next workflows to train, each with its share of the episodes that are left."""
-        left = self.budget.total_updates - self.used // self.budget.episodes_per_update
-        count = min(self.parallel, left)
-        if count < 1:
-            return []
-        ids = self.ucb.ask(count)
-        return [self._order(workflow_id, left // len(ids), k) for k, workflow_id in enumerate(ids)]
+    def _next_picks(self) -> list[Pick]:
+        """Trainings side by side, and what was learnt from them on disk; none at the end of the search."""
+        with self.clock.running():
+            if not (orders := self.method.next_orders(self)):
+                return []
+            beliefs = self.method.beliefs()
+            results = self.runner.run(self.train, [self.make_task(order) for order in orders])
+            picks = [self._take(order, result, beliefs) for order, result in zip(orders, results, strict=True)]
+            self._save()
+        return picks
 
-    def _order(self, workflow_id: int, share: int, k: int) -> Order:
-        own = self.known.get(workflow_id)
-        left = self.budget.updates_per_workflow - (own.updates if own else 0)
-        nearest = min(self.known, key=lambda other: (self.workflows.distances[workflow_id, other], other), default=None)
-        other = None if own or nearest is None else self._path(self.known[nearest])
-        return Order(workflow_id, self.iteration + k, min(left, share), self._path(own) if own else None, other)
+    @property
+    def updates_left(self) -> int:
+        """Updates that the budget still has."""
+        return self.budget.total_updates - self.used // self.budget.episodes_per_update
 
-    def _path(self, known: Known) -> str:
+    def path(self, known: Known) -> str:
+        """Where the policy of a trained workflow is."""
         return str(self.run.path / known.checkpoint)
 
-    def _take(self, order: Order, result: TrainedWorkflow, acquisition: tuple[Any, Any, Any]) -> Pick:
+    def known_by(self, result: TrainedWorkflow, before: Known | None = None) -> Known:
+        """What is now known of a workflow that was trained, for the first time or further."""
+        path = str(Path(result.checkpoint).relative_to(self.run.path))  # so that a run folder can be moved
+        episodes = result.episodes + (before.episodes if before else 0)
+        updates = len(result.rows) + (before.updates if before else 0)
+        return Known(path, episodes, updates, result.env_reward, result.compliance, result.passed)
+
+    def train_apart(self, order: Order, name: str, done: Callable[[Known], None]) -> None:
+        """A training that is no pick: its episodes count, and it is on disk once `done` has taken note of it."""
+        with self.clock.running():
+            [result] = self.runner.run(self.train, [self.make_task(order)])
+            self._log_updates({"iteration": order.iteration, "workflow_id": order.workflow_id, "order": name}, result)
+            done(self.known_by(result))
+            self._save()
+
+    def id_of(self, text: str) -> int:
+        """The workflow that a file names."""
+        if not 0 <= int(text) < len(self.workflows):
+            raise ValueError(f"there is no workflow {text}")
+        return int(text)
+
+    def read_known(self, saved: dict[str, Any]) -> Known:
+        """What a file tells of a training, if its checkpoint lies in the run folder."""
+        known = Known.from_json(saved)
+        within(self.run.path, known.checkpoint)
+        return known
+
+    def close(self) -> None:
+        """Let go of logs and workers."""
+        self._search_log.close()
+        self._training_log.close()
+        self.runner.close()
+
+    def _take(self, order: Order, result: TrainedWorkflow, beliefs: tuple[Any, Any, Any]) -> Pick:
         """Learn from a result and log it."""
         name = self.workflows.name(result.workflow_id)
         about: dict[str, Any] = {"iteration": order.iteration, "workflow_id": result.workflow_id, "order": name}
         self._log_updates(about, result)
         self.iteration += 1
-        mean, std, ucb = (float(values[result.workflow_id]) for values in acquisition)
+        mean, std, ucb = (float(values[result.workflow_id]) for values in beliefs)
         outcome = {"env_reward": result.env_reward, "compliance": result.compliance, "episodes": result.episodes}
         scores = {"ucb": ucb, "gp_mean": mean, "gp_std": std}
         self._search_log.append({"step": self.used, **about, **scores, **outcome, "passed": int(result.passed)})
-        self._remember(result)
+        self.method.learn(self, result)
         return Pick(order.iteration, result, self.used)
 
     def _log_updates(self, about: dict[str, Any], result: TrainedWorkflow) -> None:
@@ -220,41 +280,17 @@ class Search:
             self._training_log.append({"step": step, **about, **row})
         self.used += result.episodes
 
-    def _remember(self, result: TrainedWorkflow) -> None:
-        known = self.known[result.workflow_id] = self._known(result, self.known.get(result.workflow_id))
-        if result.passed:
-            self.ucb.tell(result.workflow_id, result.env_reward)
-            if known.updates >= self.budget.updates_per_workflow:
-                self.ucb.retire(result.workflow_id)
-        else:
-            self.ucb.tell_infeasible(result.workflow_id)
-
-    def _known(self, result: TrainedWorkflow, before: Known | None = None) -> Known:
-        """What is now known of a workflow that was trained, for the first time or further."""
-        path = str(Path(result.checkpoint).relative_to(self.run.path))  # so that a run folder can be moved
-        episodes = result.episodes + (before.episodes if before else 0)
-        updates = len(result.rows) + (before.updates if before else 0)
-        return Known(path, episodes, updates, result.env_reward, result.compliance, result.passed)
-
     def _save(self) -> None:
         """Put the state on disk, after the logs it belongs to."""
         self._search_log.sync()
         self._training_log.sync()
-        mean, std, _ = self.ucb.acquisition()
-        observed = {str(k): known.env_reward for k, known in self.known.items() if known.passed}
-        infeasible = [k for k, known in self.known.items() if not known.passed]
+        mean, std, _ = self.method.beliefs()
+        known = self.method.known
+        observed = {str(k): each.env_reward for k, each in known.items() if each.passed}
+        infeasible = [k for k, each in known.items() if not each.passed]
         self.run.write_json(GP, {"mean": mean, "std": std, "observed": observed, "infeasible": infeasible})
-        self.run.write_json(SEARCH_STATE, self._state())
-
-    def _state(self) -> dict[str, Any]:
-        """All that `_restore` needs, ready for JSON."""
-        return {
-            "iteration": self.iteration,
-            "used": self.used,
-            "seconds": self.seconds,
-            "ucb": self.ucb.snapshot(),
-            "known": {str(k): vars(known) for k, known in self.known.items()},
-        }
+        so_far = {"iteration": self.iteration, "used": self.used, "seconds": self.clock.seconds}
+        self.run.write_json(SEARCH_STATE, so_far | self.method.snapshot())
 
     def _restore(self) -> int | None:
         """Go on where the run folder stands; a pick that was under way is trained again, with the same result."""
@@ -264,27 +300,7 @@ class Search:
             return None
         state = self.run.read_json(SEARCH_STATE)
         with as_written(self.run.path / SEARCH_STATE):
-            self._read_state(state)
+            self.iteration, self.used = int(state["iteration"]), int(state["used"])
+            self.clock = Clock(float(state["seconds"]))
+            self.method.restore(self, state)
         return self.used
-
-    def _read_state(self, state: dict[str, Any]) -> None:
-        self.iteration, self.used = int(state["iteration"]), int(state["used"])
-        self.seconds = float(state["seconds"])
-        self.known = {self._id(k): self._read_known(known) for k, known in state["known"].items()}
-        self.ucb.restore(state["ucb"])
-
-    def _read_known(self, saved: dict[str, Any]) -> Known:
-        known = Known.from_json(saved)
-        within(self.run.path, known.checkpoint)
-        return known
-
-    def _id(self, text: str) -> int:
-        if not 0 <= int(text) < len(self.workflows):
-            raise ValueError(f"there is no workflow {text}")
-        return int(text)
-
-    def close(self) -> None:
-        """Let go of logs and workers."""
-        self._search_log.close()
-        self._training_log.close()
-        self.runner.close()

@@ -39,7 +39,7 @@ OPTIONS = {
     "bench engines slow": {"--mean-ms", "--num-envs"},
     "bench train": {"--peers"},
     "bench profiler": {"--turns"},
-    "bench search": {"--trainings"},
+    "bench search": {"--episodes"},
     "bench learning": {"--seeds"},
     "verify cage2": {"--traces"},
     "verify": {"--json"},

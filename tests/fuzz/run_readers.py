@@ -160,14 +160,15 @@ def searches() -> Reader:
     from redline.runs import Run
     from redline.search.parallel import Here
     from redline.search.search import Budget, Search
+    from redline.search.single import Single
     from redline.search.ucb import GPUCB
 
     def read(folder: Path) -> None:
         run = Run.open(folder)
         read_search(run)
         plan = plan_of(run.config)
-        budget, ucb = Budget(64, 8, 16, 1), GPUCB(plan.workflows.distances)
-        search = Search(run, plan.workflows, budget, ucb, Here(), lambda order: order, lambda task: task)
+        budget, method = Budget(64, 8, 16, 1), Single(GPUCB(plan.workflows.distances))
+        search = Search(run, plan.workflows, budget, method, Here(), lambda order: order, lambda task: task)
         search.close()
 
     return _in_folder(_seeds("search"), read)

@@ -14,9 +14,9 @@ from redline.cli import main
 from redline.learn.judging import tell_apart
 from redline.metrics import load_metrics
 from redline.runs import Run
-from redline.search.paired import PairedSearch
+from redline.search.paired import Paired
 from redline.search.parallel import Here
-from redline.search.search import Budget, Order
+from redline.search.search import Budget, Order, Search
 from redline.search.top_two import TopTwo
 from redline.worlds.cage2.workflow import DISTANCES, WORKFLOWS
 
@@ -57,13 +57,13 @@ def fake_training(task: tuple[Order, str]) -> Fake:
     return Fake(order.workflow_id, True, float(reward), 1.0, 100 * len(rows), path, rows)
 
 
-def make_search(folder: Path, parallel: int = 1, tolerance: float = 0.0) -> PairedSearch:
+def make_search(folder: Path, parallel: int = 1, tolerance: float = 0.0) -> Search:
     run = Run.open(folder) if folder.exists() else Run.at(folder, {"kind": "test"})
     picker = TopTwo(DISTANCES, 0, 3)
     picker.group(np.arange(120) % 6, DISTANCES)
-    return PairedSearch(
-        run, WORKFLOWS, BUDGET, picker, Here(), lambda order: (order, str(run.path)), fake_training,
-        parallel, start_updates=10, updates_each=2, tolerance=tolerance,
+    method = Paired(picker, start_updates=10, updates_each=2, tolerance=tolerance)
+    return Search(
+        run, WORKFLOWS, BUDGET, method, Here(), lambda order: (order, str(run.path)), fake_training, parallel
     )  # fmt: skip
 
 
@@ -81,10 +81,10 @@ def test_replicates_begin_with_the_same_start_and_nobody_spends_more_than_there_
     search.make_task = lambda order: orders.append(order) or make_task(order)
     list(search)
     trained = [order for order in orders if order.workflow_id >= 0]
-    assert {order.other for order in trained} == {str(search.run.path / start) for start in search.starts}
+    assert {order.other for order in trained} == {str(search.run.path / start) for start in search.method.starts}
     assert all(order.other.endswith(f"-1/{order.replicate}") for order in trained)
     assert search.used <= BUDGET.total_episodes
-    assert search.used == 1000 * len(search.starts) + 200 * len(trained)
+    assert search.used == 1000 * len(search.method.starts) + 200 * len(trained)
     search.close()
 
 
@@ -100,7 +100,7 @@ def test_a_search_stopped_anywhere_goes_on_as_if_it_had_not(parallel: int, tmp_p
         resumed = make_search(folder, parallel)
         list(resumed)
         assert logs(folder) == logs(tmp_path / "whole")
-        assert resumed.trainings == whole.trainings
+        assert resumed.method.trainings == whole.method.trainings
 
 
 def test_a_search_whose_answer_stands_ends_and_the_rest_trains_the_best(tmp_path: Path):
@@ -108,13 +108,14 @@ def test_a_search_whose_answer_stands_ends_and_the_rest_trains_the_best(tmp_path
     list(search)
     assert search.updates_left > 0
     left = 100 * search.updates_left
-    known = search.train_on(77, "policies/77/0")
+    best = {"workflow_id": 77, "checkpoint": "policies/77/0"}
+    known = search.method.finish(search, best)
     assert known is not None
     assert known.episodes == left
-    assert search.train_on(77, "policies/77/0") is known
+    assert search.method.finish(search, best) is known
     again = make_search(tmp_path / "run", tolerance=0.1)
     assert list(again) == []
-    assert again.finished == known
+    assert again.method.finished == known
 
 
 def test_workflows_that_judge_alike_are_one_group():
@@ -157,8 +158,8 @@ def test_orders_that_are_alike_train_to_the_very_same_result(tmp_path: Path):
     options = SearchOptions(env="cage2", episodes_per_update=8, min_updates=2, start_episodes=8, method="top-two")
     plan = SearchPlan(options, WORKFLOWS, WORKFLOWS.settings(max_steps=20))
     search = make_search(Run.at(tmp_path / "run", plan.config), plan)
-    assert isinstance(search, PairedSearch)
-    start = search._start(0)
+    assert isinstance(search.method, Paired)
+    start = search.method.start(search, 0)
     results = [search.train(search.make_task(Order(id, 0, 2, None, start))) for id in (0, 96, 24)]
     alike = [WORKFLOWS.spelled(id).replace("defender,", "").replace(",defender", "") for id in (0, 96, 24)]
     assert alike[0] == alike[2]

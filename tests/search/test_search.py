@@ -23,6 +23,7 @@ from redline.metrics import load_metrics
 from redline.runs import Run
 from redline.search.parallel import Here
 from redline.search.search import Budget, Order, Pick, Search
+from redline.search.single import Single
 from redline.search.ucb import GPUCB
 from redline.worlds.cage2.workflow import ALL_WORKFLOWS, DISTANCES, WORKFLOWS
 
@@ -66,9 +67,8 @@ def fake_training(task: tuple[Order, str]) -> Fake:
 
 def make_search(folder: Path, parallel: int = 1, seed: int = 0) -> Search:
     run = Run.open(folder) if folder.exists() else Run.at(folder, {"kind": "test"})
-    return Search(
-        run, WORKFLOWS, BUDGET, GPUCB(DISTANCES, seed), Here(), lambda order: (order, str(run.path)), fake_training, parallel
-    )  # fmt: skip
+    method, runner = Single(GPUCB(DISTANCES, seed)), Here()
+    return Search(run, WORKFLOWS, BUDGET, method, runner, lambda order: (order, str(run.path)), fake_training, parallel)
 
 
 def logs(folder: Path) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_a_search_uses_its_episodes_and_no_more(straight):
     search, picks = straight(1).search, straight(1).picks
     assert search.used == BUDGET.total_episodes
     assert sum(pick.result.episodes for pick in picks) == search.used
-    assert max(known.episodes for known in search.known.values()) <= BUDGET.max_episodes_per_workflow
+    assert max(known.episodes for known in search.method.known.values()) <= BUDGET.max_episodes_per_workflow
 
 
 def test_what_is_not_obeyed_is_recorded_and_not_picked_again(straight):
@@ -150,7 +150,9 @@ def test_a_search_stopped_anywhere_goes_on_as_if_it_had_not(stop_after: int, par
     resumed.close()
     whole = straight(parallel)
     assert logs(tmp_path / "stopped") == logs(whole.folder)
-    assert {k: vars(v) for k, v in resumed.known.items()} == {k: vars(v) for k, v in whole.search.known.items()}
+    assert {k: vars(v) for k, v in resumed.method.known.items()} == {
+        k: vars(v) for k, v in whole.search.method.known.items()
+    }
 
 
 def test_a_search_finds_the_best_corner_sooner_than_chance(straight):
@@ -165,7 +167,15 @@ def test_a_search_finds_the_best_corner_sooner_than_chance(straight):
 def test_a_budget_below_one_update_is_refused(tmp_path: Path):
     run = Run.at(tmp_path / "run", {})
     with pytest.raises(RedlineError, match="Try --total-episodes"):
-        Search(run, WORKFLOWS, Budget(50, 100, 600, 2), GPUCB(DISTANCES, 0), Here(), lambda order: order, fake_training)
+        Search(
+            run,
+            WORKFLOWS,
+            Budget(50, 100, 600, 2),
+            Single(GPUCB(DISTANCES, 0)),
+            Here(),
+            lambda order: order,
+            fake_training,
+        )
 
 
 def redline(*arguments: str | Path) -> int:
@@ -315,10 +325,10 @@ def test_every_workflow_is_trained_alike_when_all_are(
     ranking = json.loads((folder / "ranking.json").read_text())
     assert len(ranking["workflows"]) == len(ALL_WORKFLOWS)
     assert {entry["trained_episodes"] for entry in ranking["workflows"]} == {2}
-    bench = ["--seeds", "2", "--trainings", "3", "--json"]
+    bench = ["--seeds", "2", "--episodes", "6", "--json"]
     assert redline("bench", "search", folder, *bench, "--table", tmp_path / "t.json", "--svg", tmp_path / "t.svg") == 0
     by_run = json.loads(capsys.readouterr().out)
-    assert set(by_run["methods"]) == {"top-two", "GP-UCB", "chance"}
+    assert set(by_run["methods"]) == {"top-two", "GP-UCB", "chance", "no noise"}
     assert (tmp_path / "t.svg").read_text().startswith("<svg")
     assert redline("bench", "search", tmp_path / "t.json", *bench) == 0
     assert json.loads(capsys.readouterr().out)["methods"] == by_run["methods"]
