@@ -8,7 +8,6 @@ bit for bit, and the interpreted one can be stepped through with a debugger.
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -117,13 +116,17 @@ def spared(compiled: Any, never: Callable[[Any], bool]) -> Any:
     """
     if not isinstance(compiled, Dispatcher):  # under NUMBA_DISABLE_JIT
         return compiled
-    names = ", ".join(inspect.signature(compiled.py_func).parameters)
-    nothing: Any = _inner(eval(f"lambda {names}: 0"), forceinline=True)
-    rule: Any = compiled
+    rule, nothing = compiled, _nothing(compiled.py_func.__code__.co_argcount)
     template, overload = rule.get_call_template, rule.get_overload
     rule.get_call_template = lambda args, kws: (nothing.get_call_template if never(args[0]) else template)(args, kws)
     rule.get_overload = lambda args: (nothing.get_overload if never(args[0]) else overload)(args)
     return rule
+
+
+@functools.cache
+def _nothing(num_arguments: int) -> Any:
+    """A rule of so many arguments that returns 0."""
+    return _inner(eval(f"lambda {', '.join(f'a{k}' for k in range(num_arguments))}: 0"), forceinline=True)
 
 
 def at_speed(function: Callable[..., Any], turbo: bool) -> Callable[..., Any]:

@@ -24,9 +24,11 @@ def as_words(rows: np.ndarray) -> np.ndarray:
     if flat.dtype.kind == "f":
         flat = flat + flat.dtype.type(0)  # -0.0 and 0.0 are one value, so let them be one pattern of bits
     raw = flat.view(np.uint8).reshape(len(flat), -1)
-    spare = -raw.shape[1] % 8
-    if spare:
-        raw = np.pad(raw, ((0, 0), (0, spare)))
+    size = raw.shape[1]
+    if size % 8:
+        padded = np.zeros((len(raw), size + -size % 8), np.uint8)
+        padded[:, :size] = raw
+        raw = padded
     return np.ascontiguousarray(raw).view(np.int64)
 
 

@@ -133,8 +133,15 @@ def finish(net, state, i, t, token):
             state.places[i, arc.place].reserved -= arc.gain
         arrive(net, state, i, arc.place, arc.weight)
     if is_routed(net):
-        unlink(state, i, transition.source, token)
-        hand_over(net, state, i, transition.target, token)
+        move(net, state, i, transition.source, transition.target, token)
+
+
+@for_nets(routed=1)
+@inlined
+def move(net, state, i, source, target, token):
+    """A token goes from one place to another."""
+    unlink(state, i, source, token)
+    hand_over(net, state, i, target, token)
 
 
 @inlined
@@ -243,13 +250,8 @@ def next_event(net, state, i):
     soonest = FAR
     for f in range(env.underway):
         soonest = min(soonest, state.firings[i, f].ends)
-    for k in range(state.tokens.shape[1]):
-        token = state.tokens[i, k]
-        if not token.moving:
-            soonest = min(soonest, next_of_token(env.clock, token.ready, net.places[token.place].deadline))
+    soonest = min(soonest, next_of_tokens(net, state, i) if is_routed(net) else next_of_queues(net, state, i))
     constants = net.constants[0]
-    for j in range(constants.queued, constants.queued_end):
-        soonest = min(soonest, next_of_queue(net, state, i, net.lists[j]))
     for j in range(constants.cleaned, constants.cleaned_end):
         until = state.places[i, net.lists[j]].clean_until
         if until > env.clock:
@@ -258,6 +260,29 @@ def next_event(net, state, i):
         soonest = min(soonest, env.gate_opens)
     if has_extras(net):
         soonest = min(soonest, next_of_extras(net, state, i))
+    return soonest
+
+
+@for_nets(routed=1)
+@inlined
+def next_of_tokens(net, state, i):
+    """When a waiting token next becomes ready, is due, or is overdue."""
+    clock = state.envs[i].clock
+    soonest = FAR
+    for k in range(state.tokens.shape[1]):
+        token = state.tokens[i, k]
+        if not token.moving:
+            soonest = min(soonest, next_of_token(clock, token.ready, net.places[token.place].deadline))
+    return soonest
+
+
+@for_nets(routed=0)
+@inlined
+def next_of_queues(net, state, i):
+    """Likewise where tokens are counted: those of queued places."""
+    soonest = FAR
+    for j in range(net.constants[0].queued, net.constants[0].queued_end):
+        soonest = min(soonest, next_of_queue(net, state, i, net.lists[j]))
     return soonest
 
 
@@ -295,9 +320,9 @@ def advance(net, state, i, until):
     limit = net.constants[0].idle_limit
     until = min(until, net.constants[0].horizon)
     elapsed = until - env.clock
-    if net.constants[0].reward == CT_DENSE:
+    if is_routed(net) and net.constants[0].reward == CT_DENSE:
         integrate(net, state, i, until)
-    if net.constants[0].lenient:
+    if is_routed(net) and net.constants[0].lenient:
         env.late += seconds_late(net, state, i, until)
     if env.idle < limit and env.idle + elapsed >= limit:
         env.idled = 1
@@ -313,6 +338,7 @@ def advance(net, state, i, until):
     judge(net, state, i)
 
 
+@for_nets(routed=1)
 @apart
 def seconds_late(net, state, i, until):
     """Seconds up to `until` that tokens spend past their deadlines."""
@@ -338,6 +364,7 @@ def begin_booked(net, state, i):
                 fire(net, state, i, t)
 
 
+@for_nets(routed=1)
 @inlined
 def integrate(net, state, i, until):
     """Seconds up to `until` that tokens spend processing, overstaying and on an arm for too long."""
@@ -415,18 +442,32 @@ def note_end(net, state, i):
 @inlined
 def overdue(net, state, i):
     """The first token past its deadline; where tokens are counted, its place."""
+    return overdue_token(net, state, i) if is_routed(net) else overdue_queue(net, state, i)
+
+
+@for_nets(routed=1)
+@inlined
+def overdue_token(net, state, i):
+    """The first token past its deadline."""
     clock = state.envs[i].clock
     for k in range(state.tokens.shape[1]):
         token = state.tokens[i, k]
         deadline = net.places[token.place].deadline
         if deadline != NONE and not token.moving and token.ready + deadline < clock:
             return k
+    return NONE
+
+
+@for_nets(routed=0)
+@inlined
+def overdue_queue(net, state, i):
+    """The first place whose oldest token is past its deadline."""
     for j in range(net.constants[0].queued, net.constants[0].queued_end):
         p = net.lists[j]
         place = state.places[i, p]
         deadline = net.places[p].deadline
         waiting = deadline != NONE and place.moving < place.marking
-        if waiting and queue_entry(net, state, i, p, place.moving) + deadline < clock:
+        if waiting and queue_entry(net, state, i, p, place.moving) + deadline < state.envs[i].clock:
             return p
     return NONE
 

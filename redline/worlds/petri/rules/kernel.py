@@ -151,12 +151,14 @@ def offer_waits(net, state, i, mask, can_fire):
     if round_is_open(net, state, i):
         mask[i, constants.num_groups] = True  # the first wait ends the round; another would do the same
         return
-    longest = constants.urgent_wait if constants.urgent_wait != FAR and is_urgent(net, state, i) else FAR
+    hurries = is_routed(net) and constants.urgent_wait != FAR and is_urgent(net, state, i)
+    longest = constants.urgent_wait if hurries else FAR
     for j in range(constants.waits_end - constants.waits):
         wait = net.lists[constants.waits + j]
         mask[i, constants.num_groups + j] = (wait if wait > 0 else left) <= longest
 
 
+@for_nets(routed=1)
 @inlined
 def is_urgent(net, state, i):
     """Whether a finished token waits in a chamber, or a robot holds one."""
