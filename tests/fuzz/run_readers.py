@@ -114,7 +114,13 @@ def policies() -> Reader:
             return arrays, mutated_json(rng, values)
         changed, name = dict(arrays), rng.choice(list(arrays))
         array = changed.pop(name)
-        odd = (array.reshape(-1), array[:-1], array.astype(np.int64), np.zeros(0, np.float32), array * np.float32("nan"))
+        odd = (
+            array.reshape(-1),
+            array[:-1],
+            array.astype(np.int64),
+            np.zeros(0, np.float32),
+            array * np.float32("nan"),
+        )
         changed[rng.choice((name, name, f"{name}x", "engine.x"))] = rng.choice(odd)
         return changed, values
 
