@@ -17,6 +17,7 @@ from redline.worlds.registry import default_world, world_of
 
 MINIBATCH, MOST_MINIBATCHES = 64, 32
 """Steps in a minibatch, and how many there are at most, where that is left to us."""
+MOST_LAYERS = 64
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,7 @@ class TrainConfig:
             raise RedlineError("--clone was given, but nothing to follow. Try --clone --warm-start best.")
         if any(width < 1 for width in self.hidden):
             raise RedlineError(f"A layer cannot have {min(self.hidden)} units. Try --hidden 64,64.")
+        _check_layers(self.hidden)
         _check_network(self)
         batch = self.num_envs * self.num_steps
         if self.ppo.minibatches and batch % self.ppo.minibatches:
@@ -219,12 +221,32 @@ def at_least(minimum: int, **values: int) -> None:
 def _check_memory(batch: int, num_envs: int) -> None:
     """Refuse a rollout that could not be held in memory; the estimate is a low one."""
     needed = 60 * batch + 400 * num_envs
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    available = _memory()
     if needed > available:
         raise RedlineError(
             f"{batch:,} steps an update need at least {needed / 2**30:.0f} GiB; this machine has {available / 2**30:.0f}. "
             "Try --num-envs 512."
         )
+
+
+def _check_layers(hidden: tuple[int, ...]) -> None:
+    """Refuse layers that could not be held in memory, with their gradients and moments, or made in a day."""
+    if len(hidden) > MOST_LAYERS:
+        raise RedlineError(
+            f"{len(hidden):,} hidden layers cannot be learned: at most {MOST_LAYERS}. Try --hidden 64,64."
+        )
+    weights = sum(before * after for before, after in zip((1, *hidden), hidden, strict=False))
+    available = _memory()
+    if 16 * weights > available:
+        raise RedlineError(
+            f"Hidden layers of {', '.join(map(str, hidden)):.40} units need at least {min(weights, 2**70) >> 26:,} GiB; "
+            f"this machine has {available >> 30}. Try --hidden 64,64."
+        )
+
+
+def _memory() -> int:
+    """Bytes that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _check_network(config: TrainConfig) -> None:

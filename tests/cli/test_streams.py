@@ -49,7 +49,7 @@ def test_a_run_folder_may_have_any_name(
     assert main(["report", str(tmp_path / name)]) == 0
 
 
-@pytest.mark.parametrize("engine", ["serial", "shared", "pool"])
+@pytest.mark.parametrize("engine", ["serial", "vector", "pipes", "shared", "ready", "pool"])
 def test_an_env_that_prints_does_not_spoil_json(engine: str, tmp_path: Path) -> None:
     (tmp_path / "talker.py").write_text(TALKER)
     found = redline("train", "external:talker:make", "--engine", engine, *TINY, "--json", cwd=tmp_path)

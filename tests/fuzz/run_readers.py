@@ -96,6 +96,41 @@ def values() -> Reader:
     return Reader(json_of([json.loads(json.dumps(saved))]), lambda given: trainer.restore(arrays, given))
 
 
+def policies() -> Reader:
+    """A checkpoint, on its way into a policy that plays: other settings, other names, other shapes."""
+    from redline.learn import checkpoint
+    from redline.learn.config import TrainConfig, config_to_json
+    from redline.learn.evaluate import load_policy
+    from redline.learn.train import Trainer
+
+    config = TrainConfig("slow", {"mean_ms": 0.01, "size": 3}, num_envs=2, num_steps=4, hidden=(4, 4), threads=1)
+    trainer = Trainer(config)
+    arrays = {f"policy.{name}": array for name, array in trainer.policy.arrays().items()}
+    trainer.close()
+    values, folder = {"config": config_to_json(config), "version": "0"}, a_folder()
+
+    def draw(rng: random.Random) -> tuple[dict[str, np.ndarray], Any]:
+        if rng.random() < 0.5:
+            return arrays, mutated_json(rng, values)
+        changed, name = dict(arrays), rng.choice(list(arrays))
+        array = changed.pop(name)
+        odd = (
+            array.reshape(-1),
+            array[:-1],
+            array.astype(np.int64),
+            np.zeros(0, np.float32),
+            array * np.float32("nan"),
+        )
+        changed[rng.choice((name, name, f"{name}x", "engine.x"))] = rng.choice(odd)
+        return changed, values
+
+    def read(given: tuple[dict[str, np.ndarray], Any]) -> None:
+        if isinstance(given[1], dict):
+            load_policy(checkpoint.save(folder, 7, *given))
+
+    return Reader(draw, read)
+
+
 def configs() -> Reader:
     from redline.learn.config import TrainConfig, config_to_json
     from redline.learn.trust import stored_config
@@ -125,6 +160,23 @@ def metrics() -> Reader:
     from redline.runs import Run
 
     return _in_folder(_seeds("run"), lambda folder: write_report(Run.open(folder)))
+
+
+def net_runs() -> Reader:
+    """A run on a timed net, on its way into a report with its schedule."""
+    from redline.report.learning import write_report
+    from redline.runs import CONFIG, SCHEDULE, SCORES, Run
+    from redline.worlds.petri.instances import parse_petri
+    from redline.worlds.petri.scores import play_rules
+
+    env = "petri:jobshop/ft06"
+    instance = parse_petri(env)
+    played = play_rules(instance)
+    config = {**json.loads(_seeds("run")[CONFIG]), "env": env, "env_options": {}}
+    scores = {"net": env, "results": [each.to_json(instance) for each in played]}
+    files = {CONFIG: config, SCHEDULE: played[0].schedule.to_json(), SCORES: scores}
+    found = {**_seeds("run"), **{name: encoded(value) for name, value in files.items()}}
+    return _in_folder(found, lambda folder: write_report(Run.open(folder)))
 
 
 def compared_runs() -> Reader:
@@ -188,4 +240,4 @@ def sweeps() -> Reader:
     return _in_folder({sweep.SWEEP: encoded(plan)}, sweep.read_plan)
 
 
-READERS = (checkpoints, values, configs, metrics, compared_runs, stages, searches, sweeps)
+READERS = (checkpoints, values, policies, configs, metrics, net_runs, compared_runs, stages, searches, sweeps)

@@ -56,7 +56,7 @@ def jobs(folder: str) -> dict[str, Job]:
         ),
         "improve": Job(improve, improve),
         "play": Job(["play", "champion", "--quiet"]),
-        "bench": Job(["bench", "sim", "cage2", "--seconds", "0.2", "--turns", "2", "--threads", "1"]),
+        "bench": Job(["bench", "sim", "cage2", "--seconds", "0.2", "--turns", "2", "--threads", "1", "--batch-sizes", "64"]),
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from redline.metrics import load_metrics
 from redline.report.charts.line_chart import Series, line_chart
 from redline.report.draw import NOTHING, Drawing, percent
 from redline.report.page import DESK_WIDTH, Section, facts, figure_for, table, write_page
-from redline.runs import SCHEDULE, SCORES, Run
+from redline.runs import SCHEDULE, SCORES, Run, as_written
 from redline.worlds.petri.gantt import WIDTH as GANTT_WIDTH
 from redline.worlds.petri.gantt import draw_gantt, known_makespans, name_of, outcome_of, unit_of
 from redline.worlds.petri.lanes import AT_STATION, CLEANING, FIRING, ON_ARM, Lane, end_of, lanes, margins
@@ -32,9 +32,11 @@ def sections(run: Run) -> list[Section]:
     """The best schedule of a run beside those of others, and how makespans fell while it learned."""
     found: list[Section] = []
     scores = run.read_json(SCORES) if (run.path / SCORES).exists() else {}
-    if "results" in scores:
-        schedule = read_schedule(_own_schedule(run))
-        found.append(Section(HEADING, schedule_section_html(schedule, scores["results"])))
+    if isinstance(scores, dict) and "results" in scores:
+        with as_written(run.path / SCHEDULE):
+            schedule = read_schedule(_own_schedule(run))
+        with as_written(run.path / SCORES):
+            found.append(Section(HEADING, schedule_section_html(schedule, scores["results"])))
     metrics = load_metrics(run.metrics)
     if "makespan" in metrics and np.isfinite(metrics["makespan"]).any():
         found.append(Section("Makespan", figure_for(lambda width: makespan_chart(metrics, width))))
