@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from redline.report.draw import NOTHING, Drawing, escape, fixed, short, write_picture
-from redline.report.page import Section, facts, figure, note, settings_table, table, write_page
+from redline.report.page import Section, facts, figure_for, note, settings_table, table, write_page
 from redline.report.search_charts import (
     beliefs_chart,
     compliance_chart,
@@ -130,7 +132,7 @@ def _ranking(results: SearchResults) -> str:
     if any(each.mean < lowest_shown(results) for each in shown):
         caption += "Arrows: far below the rest, off the chart."
     early = note(f"There is no {RANKING} yet: these are the rewards of each last training.")
-    chart = figure(ranking_chart(results), caption.strip())
+    chart = figure_for(partial(ranking_chart, results), caption.strip())
     return ("" if results.evaluated else early) + chart + _ranking_table(results, everyone)
 
 
@@ -155,23 +157,27 @@ def _ranking_table(results: SearchResults, everyone: list[Scored]) -> str:
     return table(headers, lines, highlight=best_row)
 
 
+BELIEFS = (
+    "Scores while training, by which the search picks; the ranking above is of fresh episodes. Point at a dot to read its "
+    "order. The highest means, at most ten:"
+)
+
+
 def _beliefs(results: SearchResults) -> str:
     beliefs = results.beliefs
     if beliefs is None:
         return note(f"There is no {GP} yet: the search has not fitted its Gaussian process.")
     lines = [
         [
-            place,
-            k,
-            workflow_name(beliefs.workflows, k),
+            workflow_name(beliefs.workflows, k) + (f" and {count - 1} alike" if count > 1 else ""),
             fixed(beliefs.mean[k]),
             f"{beliefs.reach[k]:.2f}",
             STATUS[beliefs.kinds[k]],
         ]
-        for place, k in enumerate(beliefs.best_first[:10], start=1)
+        for k, count in beliefs.distinct_best_first[:10]
     ]
-    chart = figure(beliefs_chart(beliefs), "Point at a dot to read its order. The ten highest means:")
-    return chart + table(["place", "id", "workflow", "mean", "± 95 %", ""], lines)
+    chart = figure_for(partial(beliefs_chart, beliefs), BELIEFS)
+    return chart + table(["workflow", "mean", "± 95 %", ""], lines)
 
 
 def _places(results: SearchResults) -> str:
@@ -181,19 +187,25 @@ def _places(results: SearchResults) -> str:
     each = len(orders) // len(orders.types)
     caption = "Blue is better than the mean of all, orange is worse; pale is within the noise. "
     caption += f"Each cell averages {each} workflows."
-    return figure(places_chart(results.beliefs), caption)
+    return figure_for(partial(places_chart, results.beliefs), caption)
 
 
 def _pairs(results: SearchResults) -> str:
     if results.beliefs is None:
         return note(f"This needs {GP}.")
     caption = "Above zero: better this way round. Below: better the other way round."
-    return figure(pairs_chart(results.beliefs), caption)
+    return figure_for(partial(pairs_chart, results.beliefs), caption)
 
 
 def _learning(results: SearchResults) -> str:
     if not len(results.updates["step"]):
         return note(f"There are no rows in {TRAINING_LOG} yet.")
-    charts = [*reward_charts(results), compliance_chart(results)]
-    grey = "Grey: the other workflows."
-    return "".join(figure(chart) for chart in charts) + note(grey)
+    rewards: list[Callable[[int], Drawing]] = [
+        partial(_reward_chart, results, k) for k in range(len(reward_charts(results)))
+    ]
+    charts: list[Callable[[int], Drawing]] = [*rewards, partial(compliance_chart, results)]
+    return "".join(figure_for(draw) for draw in charts) + note("Grey: the other workflows.")
+
+
+def _reward_chart(results: SearchResults, k: int, width: int) -> Drawing:
+    return reward_charts(results, width)[k]

@@ -13,6 +13,7 @@ from redline.report.charts.dot_chart import Dot, dot_columns, dot_rows
 from redline.report.charts.heat_map import ABOVE, BELOW, heat_map
 from redline.report.charts.line_chart import Mark, Series, line_chart
 from redline.report.draw import Drawing, short
+from redline.report.page import DESK_WIDTH
 from redline.report.search_results import (
     NUM_HIGHLIGHTED,
     Beliefs,
@@ -29,13 +30,14 @@ MAX_RANKED = 40
 PLACES = ("1st", "2nd", "3rd", "4th", "5th")
 
 
-def ranking_chart(results: SearchResults) -> Drawing:
+def ranking_chart(results: SearchResults, width: int = DESK_WIDTH) -> Drawing:
     """Workflows and baselines with their scores."""
     return dot_rows(
         [Dot(each.name, each.mean, each.kind, each.reach) for each in ranked(results)],
         title="Environment reward an episode, best first" + (" (bars: 95 % interval)" if results.evaluated else ""),
         unit="environment reward an episode",
         floor=lowest_shown(results),
+        width=width,
     )
 
 
@@ -60,7 +62,7 @@ def far_below(values: np.ndarray) -> float:
     return highest - reach if reach else -math.inf
 
 
-def beliefs_chart(beliefs: Beliefs) -> Drawing:
+def beliefs_chart(beliefs: Beliefs, width: int = DESK_WIDTH) -> Drawing:
     """Means and standard deviations of all workflows."""
     mean, reach, kinds = beliefs.mean, beliefs.reach, beliefs.kinds
     return dot_columns(
@@ -71,10 +73,11 @@ def beliefs_chart(beliefs: Beliefs) -> Drawing:
         title="Gaussian process over all workflows (bars: 95 % interval)",
         x_label="place by mean",
         y_label="environment reward an episode",
+        width=width,
     )
 
 
-def places_chart(beliefs: Beliefs) -> Drawing:
+def places_chart(beliefs: Beliefs, width: int = DESK_WIDTH) -> Drawing:
     """The worth of each type at each place."""
     return heat_map(
         position_values(beliefs),
@@ -84,10 +87,11 @@ def places_chart(beliefs: Beliefs) -> Drawing:
         x_label="place in the workflow",
         centre=float(beliefs.mean.mean()),
         least=float(np.median(beliefs.reach)),
+        width=width,
     )
 
 
-def pairs_chart(beliefs: Beliefs) -> Drawing:
+def pairs_chart(beliefs: Beliefs, width: int = DESK_WIDTH) -> Drawing:
     """The worth of repairing one type before another."""
     return bar_chart(
         [
@@ -96,21 +100,22 @@ def pairs_chart(beliefs: Beliefs) -> Drawing:
         ],
         title="What repairing one type before another is worth, largest first",
         unit="mean GP value with this order, minus the reverse",
+        width=width,
     )
 
 
-def reward_charts(results: SearchResults) -> list[Drawing]:
+def reward_charts(results: SearchResults, width: int = DESK_WIDTH) -> list[Drawing]:
     """How each workflow learned; and once more without what is far below the rest, where there is such."""
     rewards = _curves(results, "env_reward")
-    charts = [_reward_chart(rewards, "Environment reward while training, best workflows in colour")]
+    charts = [_reward_chart(rewards, "Environment reward while training, best workflows in colour", width)]
     floor = far_below(results.updates["env_reward"])
     if (results.updates["env_reward"] < floor).any():
         near = [Series(curve.name, curve.x, _above(floor, curve.y), quiet=curve.quiet) for curve in rewards]
-        charts.append(_reward_chart(near, f"Environment reward while training, above {short(floor, 2)}"))
+        charts.append(_reward_chart(near, f"Environment reward while training, above {short(floor, 2)}", width))
     return charts
 
 
-def compliance_chart(results: SearchResults) -> Drawing:
+def compliance_chart(results: SearchResults, width: int = DESK_WIDTH) -> Drawing:
     """How each workflow learned to obey."""
     return line_chart(
         _curves(results, "compliance"),
@@ -118,11 +123,13 @@ def compliance_chart(results: SearchResults) -> Drawing:
         x_label="episodes of this workflow",
         y_label="complying share of the fixes",
         marks=[Mark(results.threshold, "threshold")],
+        width=width,
     )
 
 
-def _reward_chart(curves: Sequence[Series], title: str) -> Drawing:
-    return line_chart(curves, title=title, x_label="episodes of this workflow", y_label="environment reward an episode")
+def _reward_chart(curves: Sequence[Series], title: str, width: int) -> Drawing:
+    x_label, y_label = "episodes of this workflow", "environment reward an episode"
+    return line_chart(curves, title=title, x_label=x_label, y_label=y_label, width=width)
 
 
 def _above(floor: float, values: ArrayLike) -> np.ndarray:

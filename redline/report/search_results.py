@@ -16,7 +16,7 @@ from redline.metrics import load_metrics
 from redline.report.charts.dot_chart import Kind
 from redline.report.draw import NOTHING
 from redline.report.verdict import WIDE
-from redline.runs import GP, RANKING, SEARCH_LOG, SEARCH_STATE, TRAINING_LOG, Run, as_written
+from redline.runs import ALIKE, GP, RANKING, SEARCH_LOG, SEARCH_STATE, TRAINING_LOG, Run, as_written
 from redline.search import workflows_of, worlds_with_workflows
 from redline.worlds.workflows import Workflows
 
@@ -28,8 +28,10 @@ PASSED = Kind("passed the compliance gate", "blue")
 INFEASIBLE = Kind("infeasible: did not pass", "red", "cross")
 BASELINE = Kind("baseline", "muted", "ring")
 OBSERVED = Kind("observed", "blue")
+ALIKE_ONE = Kind("alike to one that was observed", "blue", "ring")
 UNSEEN = Kind("predicted only", "axis", "ring")
-STATUS = {PASSED: "passed", INFEASIBLE: "infeasible", BASELINE: "baseline", OBSERVED: "observed", UNSEEN: "not trained"}
+STATUS = {PASSED: "passed", INFEASIBLE: "infeasible", BASELINE: "baseline"}
+STATUS |= {OBSERVED: "observed", ALIKE_ONE: "alike to an observed one", UNSEEN: "not trained"}
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,16 @@ class Beliefs:
     mean: np.ndarray  # float64 [n]
     std: np.ndarray  # float64 [n]
     kinds: list[Kind]
+    groups: np.ndarray  # int [n]: workflows of the same group are alike
+
+    @property
+    def distinct_best_first(self) -> list[tuple[int, int]]:
+        """One workflow for all that are alike, by falling mean, and how many it stands for; a trained one where there is."""
+        trained_first = sorted(self.best_first, key=lambda k: (-self.mean[k], self.kinds[k] is ALIKE_ONE))
+        first: dict[int, int] = {}
+        for k in trained_first:
+            first.setdefault(int(self.groups[k]), k)
+        return [(k, int((self.groups == group).sum())) for group, k in first.items()]
 
     @property
     def reach(self) -> np.ndarray:
@@ -151,7 +163,8 @@ def pair_effects(beliefs: Beliefs) -> list[tuple[str, str, float]]:
     effects = []
     for a, b in combinations(range(len(types)), 2):
         first = places[:, a] < places[:, b]
-        effects.append((types[a], types[b], float(mean[first].mean() - mean[~first].mean())))
+        effect = float(mean[first].mean() - mean[~first].mean())
+        effects.append((types[a], types[b], effect if abs(effect) > 1e-9 * np.abs(mean).max() else 0.0))
     return sorted(effects, key=lambda effect: -abs(effect[2]))
 
 
@@ -247,5 +260,24 @@ def _read_beliefs(run: Run, orders: Workflows, gp: dict[str, Any], infeasible: s
             f"workflows. Delete it to do without."
         )
     observed = {int(k) for k in gp.get("observed") or ()}
-    kinds = [INFEASIBLE if k in infeasible else OBSERVED if k in observed else UNSEEN for k in range(len(mean))]
-    return Beliefs(orders, mean, std, kinds)
+    groups = _read_groups(run, len(orders))
+    alike, barred = ({int(groups[k]) for k in ids if 0 <= k < len(groups)} for ids in (observed, infeasible))
+    kinds = [
+        OBSERVED
+        if k in observed
+        else INFEASIBLE
+        if groups[k] in barred
+        else ALIKE_ONE
+        if groups[k] in alike
+        else UNSEEN
+        for k in range(len(mean))
+    ]
+    return Beliefs(orders, mean, std, kinds, groups)
+
+
+def _read_groups(run: Run, count: int) -> np.ndarray:
+    """Which workflows are alike, [n]; where that was not found out, each is like itself only."""
+    groups = np.array(_object(run, ALIKE).get("groups") or range(count), dtype=np.intp)
+    if groups.shape != (count,):
+        raise RedlineError(f"{run.path / ALIKE} tells of {groups.size} workflows, but there are {count}.")
+    return groups

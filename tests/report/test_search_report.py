@@ -14,9 +14,11 @@ from redline.report.charts.heat_map import heat_map, shades
 from redline.report.charts.line_chart import Series, line_chart
 from redline.report.draw import to_svg
 from redline.report.search import write_search_pngs, write_search_report
-from redline.report.search_results import UNSEEN, Beliefs, pair_effects, position_values
+from redline.report.search_results import UNSEEN, Beliefs, pair_effects, position_values, read_search
 from redline.runs import Run
 from redline.worlds.cage2.workflow import ALL_WORKFLOWS, DISTANCES, TYPES, WORKFLOWS
+from tests.report.browser import Browser
+from tests.report.reading import needs_browser
 
 CONFIG = {
     "total_episodes": 100_000,
@@ -278,7 +280,7 @@ def test_a_gp_of_another_size_is_refused(run: Run):
 
 
 def believed(mean: np.ndarray) -> Beliefs:
-    return Beliefs(WORKFLOWS, mean, np.zeros_like(mean), [UNSEEN] * len(mean))
+    return Beliefs(WORKFLOWS, mean, np.zeros_like(mean), [UNSEEN] * len(mean), np.arange(len(mean)))
 
 
 def test_position_values_average_the_workflows_with_a_type_at_a_place():
@@ -346,3 +348,36 @@ def test_a_heat_map_shows_every_value_and_a_dash_for_the_unknown():
 def test_shades_reach_from_the_centre_to_the_farthest_cell():
     assert shades(np.array([[3.0, 1.0, 0.0, np.nan]]), centre=1.0).tolist() == [[1.0, 0.0, -0.5, 0.0]]
     assert shades(np.full((2, 2), 7.0), centre=7.0).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_orders_that_are_alike_are_listed_once(run: Run):
+    groups = [id // 20 for id in range(120)]
+    run.write_json("alike.json", {"groups": groups, "distances": []})
+    beliefs = read_search(run).beliefs
+    assert beliefs is not None
+    listed = beliefs.distinct_best_first
+    assert sorted(groups[id] for id, _ in listed) == [0, 1, 2, 3, 4, 5]
+    assert {count for _, count in listed} == {20}
+    assert "and 19 alike" in write_search_report(run).read_text()
+
+
+def test_a_pair_whose_order_means_nothing_is_worth_exactly_nothing():
+    beliefs = believed(np.full(120, -15.4) + 1e-14 * np.arange(120))
+    assert {effect for *_, effect in pair_effects(beliefs)} == {0.0}
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_chart_of_a_search_scrolls_sideways_on_a_phone(dark: bool, run: Run, tmp_path: Path):
+    browser = Browser(tmp_path / "browser")
+    try:
+        browser.open(write_search_report(run), 360, dark=dark)
+        assert browser.run("document.documentElement.scrollWidth") == 360
+        widths = browser.run(
+            "[...document.querySelectorAll('figure')].map(each => each.scrollWidth - each.clientWidth)"
+        )
+        assert widths == [0] * len(widths)
+        assert len(widths) >= 6
+        assert browser.complaints == []
+    finally:
+        browser.close()

@@ -49,7 +49,7 @@ def bar_chart(bars: Sequence[Bar], *, title: str, unit: str, width: int = 760, l
         return no_data(title, width, max(bottom, 140))
     reach = [end for bar in drawn for end in (bar.value, *_interval(bar, log_x))]
     value_room = max(text_width(short(bar.value), 13) for bar in drawn) + 12
-    label_room = min(max(text_width(bar.label, 13) for bar in bars), width * 0.4)
+    label_room = min(max(text_width(bar.label, 13) for bar in bars), width * (0.4 if width > 500 else 0.5))
     start = label_room + 12 + (value_room if min(reach) < 0 else 0)
     axis = axis_of([*reach, *_origin(reach, log_x)], start, width - value_room, log_x, rounded=False)
     shapes = grid_columns(axis, bottom + 4, f"{unit} (log scale)" if log_x else unit, top - 4)

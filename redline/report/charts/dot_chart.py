@@ -28,6 +28,9 @@ from redline.report.draw import (
     text_width,
 )
 
+NARROW = 500
+"""Pixels below which labels and values no longer fit beside each other."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -65,21 +68,27 @@ class Dot:
 
 
 def dot_rows(dots: Sequence[Dot], *, title: str, unit: str, floor: float = -math.inf, width: int = 760) -> Drawing:
-    """A row per dot, with its value on the right. Dots below the floor are arrows at the left edge."""
+    """A row per dot, with its value on the right. Dots below the floor are arrows at the left edge.
+
+    Where it is narrow, a label stands above its row.
+    """
     drawn = [dot for dot in dots if drawable(dot.value)]
-    row_height, top = 26, 66
+    legend, legend_bottom = _legend(dots, width)
+    narrow = width < NARROW
+    row_height, top = 46 if narrow else 26, legend_bottom + 22
     bottom = top + row_height * len(dots)
     if not drawn:
         return no_data(title, width, max(bottom, 140))
     shown = [dot for dot in drawn if dot.value >= floor] or drawn
     label_room = min(max(text_width(dot.label) for dot in dots), width * 0.46)
     value_room = max(text_width(dot.words) for dot in drawn) + 14
-    start, end = label_room + 28, width - value_room - 10
+    start, end = 18 if narrow else label_room + 28, width - value_room - 10
     axis = axis_of([max(x, floor) for dot in shown for x in (dot.value, *dot.ends)], start, end, rounded=False)
-    shapes = [*_legend(dots), *grid_columns(axis, bottom + 4, unit, top - 4)]
+    shapes = [*legend, *grid_columns(axis, bottom + 4, unit, top - 4)]
     for row, dot in enumerate(dots):
-        y = top + row_height * (row + 0.5)
-        shapes.append(Text(label_room, y + 4, dot.label, anchor="end", room=label_room))
+        y = top + row_height * (row + (0.72 if narrow else 0.5))
+        above = Text(0, y - 14, dot.label, room=width)
+        shapes.append(above if narrow else Text(label_room, y + 4, dot.label, anchor="end", room=label_room))
         shapes.append(Text(width, y + 4, dot.words, anchor="end"))
         if dot in shown:
             low, high = (axis.at(max(x, floor)) for x in dot.ends)
@@ -97,11 +106,12 @@ def dot_columns(
     drawn = [(k, dot) for k, dot in enumerate(dots) if drawable(dot.value)]
     if not drawn:
         return no_data(title, width, height)
-    top, bottom = 80, height - 46
+    legend, legend_bottom = _legend(dots, width)
+    top, bottom = legend_bottom + 36, height - 46
     y_axis = axis_of([y for _, dot in drawn for y in (dot.value, *dot.ends)], bottom, top)
     left = max(text_width(words) for words in y_axis.labels()) + 10
     x_axis = Axis(0, len(dots) + 1, left, width - 4, _places(len(dots)))
-    shapes = [*_legend(dots), Text(0, 66, y_label, "muted", room=width)]
+    shapes = [*legend, Text(0, legend_bottom + 22, y_label, "muted", room=width)]
     shapes += grid_rows(y_axis, left, width - 4) + grid_columns(x_axis, bottom, x_label)
     for k, dot in sorted(drawn, key=lambda pair: pair[1].kind.shape != "ring"):  # rings go behind the rest
         x, (low, high) = x_axis.at(k + 1), map(y_axis.at, dot.ends)
@@ -130,11 +140,14 @@ def _marker(kind: Kind, x: float, y: float, size: float) -> list[Shape]:
     return [Circle(x, y, size, kind.colour)]
 
 
-def _legend(dots: Sequence[Dot]) -> list[Shape]:
-    """The kinds that occur, each with its marker."""
+def _legend(dots: Sequence[Dot], width: float) -> tuple[list[Shape], float]:
+    """The kinds that occur, each with its marker, in as many lines as they need; and where the last line stands."""
     shapes: list[Shape] = []
-    x = 6.0
+    x, y = 6.0, 44.0
     for kind in dict.fromkeys(dot.kind for dot in dots):
-        shapes += [*_marker(kind, x, 39.5, 5), Text(x + 12, 44, kind.name, size=13)]
-        x += text_width(kind.name, 13) + 40
-    return shapes
+        room = text_width(kind.name, 13) + 12
+        if x > 6 and x + room > width:
+            x, y = 6.0, y + 20
+        shapes += [*_marker(kind, x, y - 4.5, 5), Text(x + 12, y, kind.name, size=13)]
+        x += room + 28
+    return shapes, y

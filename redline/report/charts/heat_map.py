@@ -64,4 +64,5 @@ def shades(cells: np.ndarray, centre: float, least: float = 0.0) -> np.ndarray:
 def _cell(x: float, y: float, width: float, height: float, strength: float, words: str) -> list[Shape]:
     plain = Box(x + 1.5, y + 1.5, width - 3, height - 3, "soft", radius=4)
     tint = plain._replace(colour=ABOVE if strength > 0 else BELOW, opacity=STRONGEST * abs(strength))
-    return [plain, tint, Text(x + width / 2, y + height / 2 + 5, words, size=14, anchor="middle")]
+    size = 14 if text_width(words, 14) < width - 8 else 11
+    return [plain, tint, Text(x + width / 2, y + height / 2 + 5, words, size=size, anchor="middle")]
