@@ -9,6 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -46,3 +52,36 @@ def use_threads(count: int) -> tuple[int, str]:
     if count > cores():
         line += f", more than there are cores: expect them to get in each other's way (try --threads {cores()})"
     return count, line
+
+
+class Crew:
+    """Threads that share work, piece by piece. Whoever hands it out is one of them, so that one fewer has to be woken."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self.threads = threads
+        self._helpers = ThreadPoolExecutor(threads - 1, name) if threads > 1 else None
+
+    def map(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
+        """What `work` makes of each piece, in their order. Each goes to the first who is free."""
+        if self._helpers is None or len(pieces) < 2:
+            return [work(piece) for piece in pieces]
+        results: dict[int, Result] = {}
+        turns = iter(range(len(pieces)))  # taking the next one is a single step of the interpreter
+
+        def take_turns() -> None:
+            for turn in turns:
+                results[turn] = work(pieces[turn])
+
+        helping = [self._helpers.submit(take_turns) for _ in range(min(self.threads, len(pieces)) - 1)]
+        try:
+            take_turns()
+        finally:
+            for each in helping:
+                if not each.cancel():
+                    each.result()
+        return [results[turn] for turn in range(len(pieces))]
+
+    def dismiss(self) -> None:
+        """Let go of the threads."""
+        if self._helpers is not None:
+            self._helpers.shutdown()

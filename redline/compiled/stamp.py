@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
+from numba.extending import intrinsic
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, slice, range, type(Ellipsis), type(NotImplemented))
 _KNOWN = {"builtins", "math", "cmath", "operator", "random", "numpy", "numba"}  # packages that come in versions
@@ -29,6 +30,7 @@ _SETTINGS = ("OPT", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "SLP_V
 _COMPILER = ("speed.py", "unfinished.py")  # these two say how rules are compiled
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 _MISSING = object()
+_Intrinsic = type(intrinsic(lambda _: None))
 
 
 class UnseenError(Exception):
@@ -94,6 +96,8 @@ class _Walk:
         if isinstance(value, Dispatcher):
             options = sorted((name, _option(option)) for name, option in value.targetoptions.items())
             return ("compiled", options, self._function(value.py_func))
+        if isinstance(value, _Intrinsic):
+            return ("intrinsic", self._maker(inspect.unwrap(value)))
         if isinstance(value, enum.Enum):
             return ("member", self.described(type(value)), value.name)
         if type(value) in _PLAIN:
@@ -137,6 +141,21 @@ class _Walk:
         reached = [self._reached(function, lookup) for lookup in _lookups(function.__code__)]
         defaults = self.described((function.__defaults__, function.__kwdefaults__))
         return ("function", _text(function.__code__), defaults, reached)
+
+    def _maker(self, function: Any) -> tuple[Any, ...]:
+        """A function that makes code for the compiler, with the functions and numbers beside it that it names."""
+        self._functions_told += 1
+        if function in self._met:
+            return ("again", self._met[function])
+        self._met[function] = len(self._met)
+        named = [(str(lookup), _found(function, lookup)) for lookup in _lookups(function.__code__)]
+        numbers = [(name, repr(value)) for name, value in named if type(value) in _PLAIN]
+        functions = [
+            (name, self._maker(value))
+            for name, value in named
+            if isinstance(value, types.FunctionType) and value.__module__ == function.__module__
+        ]
+        return (_text(function.__code__), numbers, functions)
 
     def _reached(self, function: types.FunctionType, lookup: Lookup) -> tuple[Any, ...]:
         value, told_before = _found(function, lookup), self._functions_told
@@ -182,13 +201,13 @@ def _text(code: types.CodeType) -> tuple[Any, ...]:
     """The code itself, without its docstring and comments and wherever it stands."""
     takes = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars)
-    return (code.co_qualname, takes, names, code.co_exceptiontable, [_step(step) for step in _steps(code)])
+    return (code.co_qualname, takes, names, code.co_exceptiontable, [_step(step, code) for step in _steps(code)])
 
 
-def _step(step: dis.Instruction) -> tuple[Any, ...]:
-    if step.opcode not in dis.hasconst:
+def _step(step: dis.Instruction, code: types.CodeType) -> tuple[Any, ...]:
+    if step.opcode not in dis.hasconst or step.arg is None:
         return (step.opcode, step.arg)
-    constant = step.argval
+    constant = code.co_consts[step.arg]
     return (step.opcode, _text(constant) if isinstance(constant, types.CodeType) else _Walk().described(constant))
 
 

@@ -6,7 +6,6 @@ policy's answer to an observation does not depend on what else it is asked.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeGuard
 
 import numpy as np
@@ -15,10 +14,14 @@ from redline.engines.engine import EngineSetup
 from redline.engines.lockstep import Lockstep, in_one_call
 from redline.engines.settings import split
 from redline.rollout import Acting, Answering, Rollout
+from redline.threads import Crew
 from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.batch import BatchEnv
 from redline.worlds.play_on import Ends, Going, PlayedColumns
+
+SHARES = 4
+"""Parts of the envs for each thread: whoever is done first takes the next, so that none waits for one that has no core."""
 
 
 class Fused(Lockstep):
@@ -30,8 +33,9 @@ class Fused(Lockstep):
         super().__init__(envs, seed)
         assert envs.playing is not None
         self._playing = envs.playing
-        slices = split(range(envs.num_envs), min(threads, envs.num_envs))
-        self._pool = ThreadPoolExecutor(len(slices), "player") if len(slices) > 1 else None
+        shares = 1 if threads == 1 else threads * SHARES
+        slices = split(range(envs.num_envs), min(shares, envs.num_envs))
+        self._crew = Crew(threads, "player")
         self._parts = [_Part(envs, each[0], each[-1] + 1) for each in slices]
 
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
@@ -85,8 +89,7 @@ class Fused(Lockstep):
                 part.first, part.last, answers, going, columns, part.with_room(), part.num_ends
             )
 
-        spread = map if self._pool is None else self._pool.map
-        list(spread(play, self._parts))
+        self._crew.map(play, self._parts)
 
     def _ends(self) -> Ends:
         """The episodes that ended, in the order of their steps and then their envs."""
@@ -98,8 +101,7 @@ class Fused(Lockstep):
     def close(self) -> None:
         """Close the envs, and let go of the threads."""
         super().close()
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._crew.dismiss()
 
 
 _kinds: dict[type, bool] = {}

@@ -6,10 +6,8 @@ up from then on. Where observations hardly repeat, looking up is not worth it an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import gymnasium as gym
 import numpy as np
@@ -22,6 +20,7 @@ from redline.learn.heads.categorical import Categorical
 from redline.learn.heads.head import DrawTable, Head
 from redline.learn.numpy_policy import NumpyPolicy, PolicyParameters
 from redline.rollout import Acting, Decision
+from redline.threads import Crew
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.batch import encoding_of
 from redline.worlds.play_on import Answers
@@ -32,6 +31,14 @@ TRY_AGAIN = 20
 """Updates between two tries: a policy that has made up its mind meets the same observations again and again."""
 WORTH_SHARING = 128
 """Observations for each thread from which on it is worth to wake them."""
+
+
+@runtime_checkable
+class Steady(Protocol):
+    """What a policy has beside `Inferring`, if its answers are steady."""
+
+    def steady_outputs(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Outputs [n, outputs] and state values float32 [n] of observations, before a head makes anything of them."""
 
 
 class Inferring(Protocol):
@@ -67,6 +74,10 @@ def _look_up(values, visited, places, chosen_values):
     for i in range(len(places)):
         visited[places[i]] = True
         chosen_values[i] = values[places[i]]
+
+
+def _some(masks: np.ndarray | None, part: slice) -> np.ndarray | None:
+    return None if masks is None else masks[part]
 
 
 class _Answers:
@@ -125,8 +136,7 @@ class Actor:
         threads: int = 1,
     ) -> None:
         """`threads` share observations that are asked about together, which changes no bit of steady answers."""
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, "actor") if threads > 1 else None
+        self._crew = Crew(threads, "actor")
         dedup = dedup and not policy.memory_size  # who remembers may answer the same observation in another way
         self.policy, self.dedup, self._deterministic = policy, dedup, deterministic
         self._wanted = dedup
@@ -186,6 +196,9 @@ class Actor:
 
     def act(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray | None = None) -> Decision:
         """Draw an action for every env, or for `envs` only."""
+        if not self.dedup and self._draws_once:
+            with self.watch.span("forward"):
+                return self._drawn_once(obs, masks, self._all if envs is None else envs)
         with self.watch.span("forward"):
             if self.dedup:
                 rows = places = self._rows(obs, masks)
@@ -197,6 +210,33 @@ class Actor:
             self._acted += len(obs)
         with self.watch.span("sample"):
             return self._drawn(rows, places, self._all if envs is None else envs)
+
+    @property
+    def _draws_once(self) -> bool:
+        """Whether actions are drawn straight from outputs, where an answer is needed once."""
+        steady = self.policy.steady and isinstance(self.policy.head, Categorical)
+        return steady and not self._deterministic and isinstance(self.policy, Steady)
+
+    def _drawn_once(self, obs: np.ndarray, masks: np.ndarray | None, envs: np.ndarray) -> Decision:
+        """One action for each of `envs`, each thread drawing for a share of them."""
+        policy, head = self.policy, self.policy.head
+        assert isinstance(policy, Steady) and isinstance(head, Categorical)
+        rows = np.arange(self._acted, self._acted + len(obs), dtype=np.int32)
+
+        def draw(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            outputs, values = policy.steady_outputs(obs[part])
+            return *head.draw_once(outputs, _some(masks, part), self.streams, envs[part]), values
+
+        found = self._crew.map(draw, self._shares(len(obs)))
+        actions, log_probs, values = (np.concatenate(each) for each in zip(*found, strict=True))
+        self._store(obs, masks)
+        self._acted += len(obs)
+        return Decision(actions, log_probs, values, rows, head.played(actions))
+
+    def _shares(self, count: int) -> list[slice]:
+        """So many observations, shared by the threads where it is worth to wake them."""
+        shares = self._crew.threads if count >= self._crew.threads * WORTH_SHARING else 1
+        return [slice(share[0], share[-1] + 1) for share in split(range(count), shares)]
 
     def _drawn(self, rows: np.ndarray, places: np.ndarray, envs: np.ndarray) -> Decision:
         """One action for each of `envs`, by the policy's answers at `places`."""
@@ -220,15 +260,14 @@ class Actor:
     def _ask(self, first: int, obs: np.ndarray, masks: np.ndarray | None) -> None:
         """Have answers from place `first` on, each thread asking about a share of the observations."""
         answers, policy = self._answers, self.policy
-        if self._pool is None or len(obs) < self._threads * WORTH_SHARING or not policy.steady:
+        if not policy.steady:
             answers.fill(first, policy, obs, masks)
             return
 
-        def ask(share: Sequence[int]) -> None:
-            part = slice(share[0], share[-1] + 1)
-            answers.fill(first + part.start, policy, obs[part], None if masks is None else masks[part])
+        def ask(part: slice) -> None:
+            answers.fill(first + part.start, policy, obs[part], _some(masks, part))
 
-        list(self._pool.map(ask, split(range(len(obs)), self._threads)))
+        self._crew.map(ask, self._shares(len(obs)))
 
     @property
     def remembers(self) -> bool:

@@ -19,11 +19,12 @@ from redline.learn.config import PPOConfig
 from redline.learn.heads.categorical import Categorical, write_gradient
 from redline.learn.loss import Loss, TimedLoss
 from redline.learn.loss import write_gradient as write_gradient_by_torch
-from redline.learn.network.inputs import FEW, Inputs, dense_inputs, some_rows, sparse_inputs
+from redline.learn.network.inputs import FEW, NEVER, Inputs, seen
 from redline.learn.network.layers import Network
 from redline.learn.network.one_call import gradient_in_one_call
 from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.policy import Policy
+from redline.threads import Crew
 
 
 class Table(NamedTuple):
@@ -44,7 +45,7 @@ class Piece(NamedTuple):
 class ByHand(Protocol):
     """A way to work out gradients by hand."""
 
-    def pieces(self, batch: Minibatch[np.ndarray], table: Table) -> list[Piece]:
+    def pieces(self, batch: Minibatch[np.ndarray], table: Table, crew: Crew) -> list[Piece]:
         """A batch, cut into pieces."""
 
     def write(self, piece: Piece, weights: Tensor, gradient: Tensor, config: PPOConfig) -> TimedLoss:
@@ -70,20 +71,13 @@ class InOneCall:
     """Observations in a piece."""
 
     def __init__(self, network: Network) -> None:
-        self._widths = np.array([network.num_inputs, *network.hidden])
-        self._num_outputs, self._shared = network.num_outputs, network.shared
+        self._widths, self._num_outputs, self._shared = network.widths, network.num_outputs, network.shared
         self._call = gradient_in_one_call(write_gradient)
         announce_compilation(self._call, "learner", 6)
 
-    def pieces(self, batch: Minibatch[np.ndarray], table: Table) -> list[Piece]:
+    def pieces(self, batch: Minibatch[np.ndarray], table: Table, crew: Crew) -> list[Piece]:
         """A batch, cut into pieces."""
-        inputs, masks = table.inputs.numpy(), None if table.masks is None else table.masks.numpy()
-        whole = sparse_inputs(inputs, FEW) if len(self._widths) > 1 else None
-        found = []
-        for part in parts(batch, self.PIECE):
-            seen = dense_inputs(inputs[part.rows]) if whole is None else some_rows(whole, part.rows)
-            found.append(Piece(part, seen, None if masks is None else masks[part.rows]))
-        return found
+        return _cut(batch, table, self.PIECE, FEW, crew)
 
     def write(self, piece: Piece, weights: Tensor, gradient: Tensor, config: PPOConfig) -> TimedLoss:
         """Write the gradient of a piece; returns its loss."""
@@ -107,13 +101,9 @@ class ByTorch:
     def __init__(self, policy: Policy) -> None:
         self._head, self._sizes = policy.head, policy.network.sizes
 
-    def pieces(self, batch: Minibatch[np.ndarray], table: Table) -> list[Piece]:
+    def pieces(self, batch: Minibatch[np.ndarray], table: Table, crew: Crew) -> list[Piece]:
         """A batch, cut into pieces."""
-        inputs, masks = table.inputs.numpy(), None if table.masks is None else table.masks.numpy()
-        return [
-            Piece(part, dense_inputs(inputs[part.rows]), None if masks is None else masks[part.rows])
-            for part in parts(batch, self.PIECE)
-        ]
+        return _cut(batch, table, self.PIECE, NEVER, crew)
 
     def write(self, piece: Piece, weights: Tensor, gradient: Tensor, config: PPOConfig) -> TimedLoss:
         """Write the gradient of a piece; returns its loss."""
@@ -121,6 +111,23 @@ class ByTorch:
         masks = None if piece.masks is None else torch.from_numpy(piece.masks)
         inputs = torch.from_numpy(piece.inputs.dense)
         return write_gradient_by_torch(self._head, self._sizes, layers, grads, inputs, masks, piece.batch, config)
+
+
+def _cut(batch: Minibatch[np.ndarray], table: Table, size: int, few: float, crew: Crew) -> list[Piece]:
+    """Pieces of `size` observations, without the zeros in them where these leave but a `few`."""
+    inputs, masks = table.inputs.numpy(), None if table.masks is None else table.masks.numpy()
+
+    def cut(part: Minibatch[np.ndarray]) -> Piece:
+        rows = _as_slice(part.rows)
+        return Piece(part, seen(inputs[rows], few), None if masks is None else masks[rows])
+
+    return crew.map(cut, list(parts(batch, size)))
+
+
+def _as_slice(rows: np.ndarray) -> np.ndarray | slice:
+    """The rows as a slice, which copies nothing, where they follow each other."""
+    first, beyond = int(rows[0]), int(rows[0]) + len(rows)
+    return slice(first, beyond) if np.array_equal(rows, np.arange(first, beyond)) else rows
 
 
 _NONE = np.empty((0, 0), np.bool_)

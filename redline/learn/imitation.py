@@ -15,6 +15,7 @@ from redline.learn.elite import Episode
 from redline.learn.gradient import ByHand, Piece, Table, way_for
 from redline.learn.heads.categorical import Categorical
 from redline.learn.policy import Policy
+from redline.threads import Crew
 
 SAMPLE = 512
 """Steps imitated at a time."""
@@ -25,6 +26,7 @@ RESOLVE = 5.0
 IMITATING = PPOConfig()
 """Settings for the gradient of a piece: of all of them only the clip range matters, which must not be empty."""
 CLONING_RATE, CLONING_ROUNDS = 3e-3, 5000
+ALONE = Crew(1, "imitation")
 
 
 class Demonstrations:
@@ -117,6 +119,7 @@ class Demonstrations:
                 gains=worth[order], losses=none, num_steps=len(chosen),
             ),
             self._table,
+            ALONE,
         )  # fmt: skip
         return piece
 

@@ -139,33 +139,34 @@ class Policy:
             found, found_values, memories[:] = self.network.step(self.numbers(observations), memories)
             self.head.fill_in_numpy(found, masks, table)
             return found_values
-        inputs = self.inputs(observations)
         if self.steady:
-            outputs, values = steady_pass.forward(self._arrays(), inputs.numpy())
+            outputs, values = self.steady_outputs(observations)
         elif self.device.type == "cpu" and isinstance(self.network, TorchNetwork):
-            passed = forward(self.network.sizes, self.network.layers(), inputs)
+            passed = forward(self.network.sizes, self.network.layers(), self.inputs(observations))
             outputs, values = passed.outputs.numpy(), passed.values[:, 0].numpy()
         else:
             with torch.inference_mode():
-                outputs, values = (each.cpu().numpy() for each in self.network(inputs))
+                outputs, values = (each.cpu().numpy() for each in self.network(self.inputs(observations)))
         self.head.fill(outputs, masks, table)
         return values
+
+    def steady_outputs(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Outputs [n, outputs] and state values [n] of observations, where they are steady."""
+        return steady_pass.forward(self.network.sizes, self._vector(), self.numbers(observations))
 
     def state_values(self, observations: np.ndarray, memories: np.ndarray | None = None) -> np.ndarray:
         """State values float32 [n] of observations: those that `infer` tells."""
         if isinstance(self.network, RecurrentNetwork):
             assert memories is not None
             return self.network.step(self.numbers(observations), memories)[1]
-        inputs = self.inputs(observations)
         if self.steady:
-            return steady_pass.state_values(self._arrays(), inputs.numpy())
+            return steady_pass.state_values(self.network.sizes, self._vector(), self.numbers(observations))
         with torch.inference_mode():
-            return np.asarray(self.network(inputs)[1].cpu().numpy())
+            return np.asarray(self.network(self.inputs(observations))[1].cpu().numpy())
 
-    def _arrays(self) -> Layers[np.ndarray]:
-        """The weights layer by layer, for numpy: views."""
-        assert isinstance(self.network, TorchNetwork)
-        return self.network.arrays()
+    def _vector(self) -> np.ndarray:
+        """All weights as numpy sees them: the same memory."""
+        return self.weights.detach().numpy()
 
     def parameters(self) -> PolicyParameters:
         """The policy as it is now, for a process without torch."""

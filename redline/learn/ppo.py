@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -36,6 +35,7 @@ from redline.learn.scale import Scale
 from redline.learn.sequences import SequenceBatch, Sequences
 from redline.learn.summing import sum_up
 from redline.rollout import Rollout
+from redline.threads import Crew
 from redline.timing.stopwatch import Stopwatch
 
 PART_SIZE = 2048
@@ -73,8 +73,7 @@ class PPO:
         self._settings = config  # with what is annealed at its present value
         self._schedule = schedule
         self._rate = config.learning_rate  # as it was adapted
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, "learner", torch.set_num_threads, (1,)) if threads > 1 else None
+        self._crew = Crew(threads, "learner")
 
     def update(
         self,
@@ -288,7 +287,7 @@ class PPO:
             return self._gradient_by_autograd(list(parts(batch, PART_SIZE)), table, watch)
         if self._cut is None or self._cut[0] is not batch:  # the same in every epoch, if there are no minibatches
             with watch.span("batch"):
-                self._cut = batch, self._way.pieces(batch, table)
+                self._cut = batch, self._way.pieces(batch, table, self._crew)
         with watch.span("gradient"):
             return self._gradient_by_hand(self._way, self._cut[1], watch, beside)
 
@@ -332,16 +331,15 @@ class PPO:
         assert weights.grad is not None
         single = len(pieces) == 1
         grads = weights.grad[None] if single else self._scratch.take("piece", len(pieces), weights.numel())
-        spread = self._pool.map if self._pool is not None and len(pieces) > 1 else map
         settings = [config] * len(batch) + [IMITATING]
 
-        def write(piece: Piece, grad: Tensor, config: PPOConfig) -> TimedLoss:
-            return way.write(piece, weights, grad, config)
+        def write(k: int) -> TimedLoss:
+            return way.write(pieces[k], weights, grads[k], settings[k])
 
-        found = list(spread(write, pieces, grads, settings))
+        found = self._crew.map(write, range(len(pieces)))
         if not single:
             torch.sum(grads, dim=0, out=weights.grad)
-        at_work = 1 if spread is map else min(self._threads, len(pieces))
+        at_work = min(self._crew.threads, len(pieces))
         if beside is not None:
             watch.credit("imitate", sum(found.pop()[1:]) / at_work)
         spent = zip(*(each[1:] for each in found), strict=True)

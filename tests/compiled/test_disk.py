@@ -284,6 +284,39 @@ def test_rules_that_call_each_other_in_a_circle_have_a_stamp_too(world):
     assert world.play() == Outcome(20, was_compiled=False)
 
 
+INTRINSIC = """
+from numba.core import types
+from numba.extending import intrinsic
+
+FACTOR = 3
+
+
+def multiply(builder, number):
+    return builder.mul(number, number.type(FACTOR))
+
+
+@intrinsic
+def priced(_, amount):
+    def code(context, builder, signature, arguments):
+        return multiply(builder, arguments[0])
+
+    return types.int64(types.int64), code
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "result"), [("FACTOR = 3", "FACTOR = 4", 40), ("builder.mul", "builder.add", 13)]
+)
+def test_what_makes_an_intrinsic_counts(world, old, new, result):
+    world.write("code.py", INTRINSIC)
+    world.write("rules.py", "from redline.compiled import rule\nfrom their_world.code import priced\n\n\n"
+                "@rule\ndef cost(amount):\n    return priced(amount)\n")  # fmt: skip
+    assert world.play() == Outcome(30, was_compiled=True)
+    assert world.play() == Outcome(30, was_compiled=False)
+    world.edit("code.py", old, new)
+    assert world.play() == Outcome(result, was_compiled=True)
+
+
 def test_compiling_with_checks_does_not_find_machine_code_without(world):
     world.play()
     assert run(world.folder.parent, PLAY).stdout == "20 0\n"

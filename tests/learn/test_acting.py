@@ -105,9 +105,9 @@ def test_actions_are_the_same_with_and_without_dedup():
 def test_each_distinct_observation_goes_through_the_network_once_per_collect(monkeypatch):
     asked: list[np.ndarray] = []
 
-    def counting_forward(layers, inputs):
+    def counting_forward(network, weights, inputs):
         asked.append(inputs.copy())
-        return forward(layers, inputs)
+        return forward(network, weights, inputs)
 
     def never(*_):
         raise AssertionError("the network was asked in another way")
@@ -128,9 +128,9 @@ def test_each_distinct_observation_goes_through_the_network_once_per_collect(mon
 def test_a_collect_begins_by_asking_at_once_about_all_that_the_last_one_acted_on(monkeypatch):
     asked: list[list[float]] = []
 
-    def counting_forward(layers, inputs):
+    def counting_forward(network, weights, inputs):
         asked.append(inputs[:, 0].tolist())
-        return forward(layers, inputs)
+        return forward(network, weights, inputs)
 
     forward = steady_pass.forward
     monkeypatch.setattr(steady_pass, "forward", counting_forward)

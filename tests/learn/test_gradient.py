@@ -12,8 +12,9 @@ from redline.learn.config import PPOConfig
 from redline.learn.gradient import ByTorch, InOneCall, Table, by_hand_way
 from redline.learn.heads import head_for
 from redline.learn.heads.categorical import Categorical
-from redline.learn.network.inputs import dense_inputs, some_rows, sparse_inputs
+from redline.learn.network.inputs import NEVER, seen
 from redline.learn.policy import Policy
+from redline.threads import Crew
 from redline.worlds.encoding import plain
 
 COUNT, NUM_INPUTS, NUM_ACTIONS = 45, 20, 7
@@ -55,7 +56,7 @@ def test_both_ways_by_hand_lead_to_the_same(hidden, shared, masked, filled):
     table = Table(torch.from_numpy(observations(filled)), torch.from_numpy(masks) if masked else None)
     found = []
     for way in (InOneCall(policy.network.sizes), ByTorch(policy)):
-        (piece,) = way.pieces(batch, table)
+        (piece,) = way.pieces(batch, table, Crew(1, "learner"))
         gradient = torch.full_like(policy.weights, torch.nan)
         found.append((way.write(piece, policy.weights, gradient, CONFIG).loss, gradient))
     (loss, gradient), (expected_loss, expected) = found
@@ -66,21 +67,34 @@ def test_both_ways_by_hand_lead_to_the_same(hidden, shared, masked, filled):
 def test_leaving_zeros_out_changes_no_bit():
     policy, batch, numbers = make_policy((16, 9), False), minibatch(), observations(0.1)
     way = InOneCall(policy.network.sizes)
-    (piece,) = way.pieces(batch, Table(torch.from_numpy(numbers), None))
+    (piece,) = way.pieces(batch, Table(torch.from_numpy(numbers), None), Crew(1, "learner"))
     assert len(piece.inputs.starts) and not len(piece.inputs.dense)
     sparse, dense = torch.empty_like(policy.weights), torch.empty_like(policy.weights)
     way.write(piece, policy.weights, sparse, CONFIG)
-    way.write(piece._replace(inputs=dense_inputs(numbers[batch.rows])), policy.weights, dense, CONFIG)
+    way.write(piece._replace(inputs=seen(numbers[batch.rows], NEVER)), policy.weights, dense, CONFIG)
     assert sparse.equal(dense)
 
 
-def test_rows_are_taken_out_of_inputs_without_their_zeros():
-    numbers, rows = observations(0.1), np.array([3, 44, 0, 7])
-    whole, some = sparse_inputs(numbers, 0.5), sparse_inputs(numbers[rows], 0.5)
-    assert whole is not None and some is not None
-    for found, expected in zip(some_rows(whole, rows), some, strict=True):
-        np.testing.assert_array_equal(found, expected)
-    assert sparse_inputs(observations(1.0), 0.5) is None
+def test_inputs_are_seen_without_their_zeros_where_few_are_left():
+    numbers = np.array([[0, 3, 0, 0], [0, 0, 0, 0], [1, 0, 0, 2]], np.float32)
+    few = seen(numbers, 0.25)
+    assert few.is_sparse and few.num_rows == 3
+    np.testing.assert_array_equal(few.starts, [0, 1, 1, 3])
+    np.testing.assert_array_equal(few.columns, [1, 0, 3])
+    np.testing.assert_array_equal(few.numbers, [3, 1, 2])
+    many = seen(numbers, 0.2)
+    assert not many.is_sparse and many.num_rows == 3
+    np.testing.assert_array_equal(many.dense, numbers)
+
+
+def test_pieces_hold_what_is_seen_of_their_rows_in_any_order():
+    policy, batch, numbers = make_policy((8,), False), minibatch(), observations(1.0)
+    way = InOneCall(policy.network.sizes)
+    way.PIECE = 16
+    for rows in (batch.rows, np.sort(batch.rows)):
+        table, crew = Table(torch.from_numpy(numbers), None), Crew(2, "learner")
+        pieces = way.pieces(batch._replace(rows=rows), table, crew)
+        np.testing.assert_array_equal(np.concatenate([piece.inputs.dense for piece in pieces]), numbers[rows])
 
 
 def test_other_heads_and_bare_networks_are_left_to_torch():

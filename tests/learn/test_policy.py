@@ -12,7 +12,7 @@ from redline.errors import RedlineError
 from redline.learn.acting import Actor, ActorParameters
 from redline.learn.heads.categorical import Categorical
 from redline.learn.network import steady_pass
-from redline.learn.network.inputs import FEW, sparse_inputs
+from redline.learn.network.inputs import FEW, seen
 from redline.learn.numpy_policy import NumpyPolicy
 from redline.learn.policy import Policy
 from redline.threads import use_threads
@@ -110,7 +110,7 @@ def test_an_answer_is_the_same_with_and_without_the_zeros_of_what_is_seen(monkey
     policy, obs = make_policy((16, 9), False), observations(70)
     obs[np.random.default_rng(1).random(obs.shape) < 0.9] = 0.0
     without = inferred(policy, obs, None)
-    assert sparse_inputs(obs, FEW) is not None
+    assert seen(obs, FEW).is_sparse
     monkeypatch.setattr(steady_pass, "FEW", 0.0)
     for found, expected in zip(inferred(policy, obs, None), without, strict=True):
         np.testing.assert_array_equal(found, expected)

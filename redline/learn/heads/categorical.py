@@ -56,8 +56,7 @@ class Categorical:
     def fill(self, outputs: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> None:
         """Write the distributions of logits."""
         rule_out(outputs, masks)
-        _fill(outputs, table[0], table[1])
-        _write_guides(table[1], table[2])
+        _fill(outputs, *table)
 
     def fill_in_numpy(self, outputs: np.ndarray, masks: np.ndarray | None, table: DrawTable) -> None:
         """Write the distributions of logits that came from numpy."""
@@ -75,6 +74,15 @@ class Categorical:
         """One action per row and its log-probability."""
         actions, log_probs = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
         _draw(*table, rows, streams, envs, actions, log_probs)
+        return actions, log_probs
+
+    def draw_once(
+        self, outputs: np.ndarray, masks: np.ndarray | None, streams: np.ndarray, envs: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What `fill` and then `draw` give, of logits that are needed once: nothing is written to a table."""
+        rule_out(outputs, masks)
+        actions, log_probs = np.empty(len(outputs), np.int64), np.empty(len(outputs), np.float32)
+        _draw_once(outputs, streams, envs, actions, log_probs)
         return actions, log_probs
 
     def likeliest(self, table: DrawTable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,17 +134,24 @@ class CategoricalDistribution:
 
 
 @loop
-def _fill(logits, log_probs, cumulative):
-    """Log-probabilities of every row, and the running sums of its probabilities in double precision."""
+def _exponentials(logits, i, out, k):
+    """Write the exponentials of row `i`, all less its greatest, to row `k` of `out`; returns that and their sum."""
+    top = logits[i, 0]
+    for a in range(logits.shape[1]):
+        top = max(top, logits[i, a])
+    total = _f(0.0)
+    for a in range(logits.shape[1]):
+        e = exp(logits[i, a] - top)
+        out[k, a] = e
+        total += e
+    return top, total
+
+
+@loop
+def _fill(logits, log_probs, cumulative, guide):
+    """Log-probabilities of every row, the running sums of its probabilities in double precision, and its guide."""
     for i in range(logits.shape[0]):
-        top = logits[i, 0]
-        for a in range(logits.shape[1]):
-            top = max(top, logits[i, a])
-        total = _f(0.0)
-        for a in range(logits.shape[1]):
-            e = exp(logits[i, a] - top)
-            log_probs[i, a] = e
-            total += e
+        top, total = _exponentials(logits, i, log_probs, i)
         inverse = _ONE / total
         running = 0.0
         for a in range(logits.shape[1]):
@@ -145,6 +160,7 @@ def _fill(logits, log_probs, cumulative):
         log_sum = top + np.log(total)
         for a in range(logits.shape[1]):
             log_probs[i, a] = logits[i, a] - log_sum
+        write_guide(cumulative, guide, i)
 
 
 @kernel
@@ -160,6 +176,32 @@ def _draw(log_probs, cumulative, guide, rows, streams, envs, actions, chosen_log
         streams[envs[i]] += GOLDEN
         actions[i] = choose(cumulative, guide, rows[i], unit(streams[envs[i]]))
         chosen_log_probs[i] = log_probs[rows[i], actions[i]]
+
+
+@loop
+def _draw_once(logits, streams, envs, actions, log_probs):
+    """Draw from the softmax of every row. Four rows at a time: a running sum waits for itself at each step."""
+    count, num_actions = logits.shape
+    powers, sums, guide = np.zeros((4, num_actions), _f), np.empty((num_actions, 4)), np.zeros((4, GUIDES), np.int32)
+    inverses, log_sums = np.zeros(4, _f), np.empty(4, _f)
+    for first in range(0, count, 4):
+        rows = min(4, count - first)
+        for k in range(rows):
+            top, total = _exponentials(logits, first + k, powers, k)
+            inverses[k], log_sums[k] = _ONE / total, top + np.log(total)
+        s0 = s1 = s2 = s3 = 0.0
+        i0, i1, i2, i3 = inverses[0], inverses[1], inverses[2], inverses[3]
+        for a in range(num_actions):
+            s0 += np.float64(powers[0, a] * i0)
+            s1 += np.float64(powers[1, a] * i1)
+            s2 += np.float64(powers[2, a] * i2)
+            s3 += np.float64(powers[3, a] * i3)
+            sums[a, 0], sums[a, 1], sums[a, 2], sums[a, 3] = s0, s1, s2, s3
+        for k in range(rows):
+            i = first + k
+            streams[envs[i]] += GOLDEN
+            actions[i] = choose(sums.T, guide, k, unit(streams[envs[i]]))
+            log_probs[i] = logits[i, actions[i]] - log_sums[k]
 
 
 @loop

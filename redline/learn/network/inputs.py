@@ -11,10 +11,11 @@ import numpy as np
 
 from redline.compiled.speed import kernel
 from redline.learn.loops import chained
-from redline.learn.network.products import spread, transposed
 
 FEW = 0.15
 """Part of the inputs that are not zero below which only these are multiplied."""
+NEVER = -1.0
+"""A part that is never so small: all inputs are multiplied."""
 
 
 class Inputs(NamedTuple):
@@ -36,35 +37,19 @@ class Inputs(NamedTuple):
         return len(self.starts) - 1 if self.is_sparse else len(self.dense)
 
 
-def dense_inputs(numbers: np.ndarray) -> Inputs:
-    """Inputs of which most are not zero."""
-    return Inputs(numbers, np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
-
-
-def sparse_inputs(numbers: np.ndarray, most: float) -> Inputs | None:
-    """Inputs float32 [n, inputs] without the zeros among them, if at most that part of them are not zero."""
-    count = np.count_nonzero(numbers)
+@kernel
+def seen(numbers, most):
+    """Inputs float32 [n, inputs], without the zeros among them if at most that part of them are not zero."""
+    count = 0
+    for i in range(numbers.shape[0]):
+        for k in range(numbers.shape[1]):
+            count += numbers[i, k] != 0
     if count > most * numbers.size:
-        return None
+        return Inputs(numbers, np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
     inputs = Inputs(
         np.empty((0, numbers.shape[1]), np.float32), np.zeros(len(numbers) + 1, np.int64),
         np.empty(count, np.int32), np.empty(count, np.float32),
     )  # fmt: skip
-    _leave_zeros_out(numbers, inputs)
-    return inputs
-
-
-def some_rows(inputs: Inputs, rows: np.ndarray) -> Inputs:
-    """The inputs of some of the observations, where they are sparse."""
-    counts = inputs.starts[rows + 1] - inputs.starts[rows]
-    starts = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    places = np.repeat(inputs.starts[rows] - starts[:-1], counts) + np.arange(starts[-1])
-    return Inputs(inputs.dense, starts, inputs.columns[places], inputs.numbers[places])
-
-
-@kernel
-def _leave_zeros_out(numbers, inputs):
     place = 0
     for i in range(numbers.shape[0]):
         for k in range(numbers.shape[1]):
@@ -72,6 +57,7 @@ def _leave_zeros_out(numbers, inputs):
                 inputs.columns[place], inputs.numbers[place] = k, numbers[i, k]
                 place += 1
         inputs.starts[i + 1] = place
+    return inputs
 
 
 @chained
@@ -82,10 +68,3 @@ def add_sparse_product(out, inputs, right):
             number, k = inputs.numbers[at], inputs.columns[at]
             for j in range(out.shape[1]):
                 out[i, j] += number * right[k, j]
-
-
-@chained
-def sparse_affine(inputs, weight, bias, out):
-    """Write inputs through a linear layer to `out` [n, outputs]."""
-    spread(bias, out)
-    add_sparse_product(out, inputs, transposed(weight))

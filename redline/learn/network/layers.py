@@ -8,6 +8,7 @@ layer as `Network.layers` has it, and agree within float rounding.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -113,6 +114,11 @@ class Network:
         for conv in self.convs:
             picture = conv.out(picture)
         return int(np.prod(picture)) if self.picture else self.num_inputs
+
+    @functools.cached_property
+    def widths(self) -> np.ndarray:
+        """Numbers of inputs and of what each hidden layer makes of them, int64 [layers + 1]."""
+        return np.array([self.num_inputs, *self.hidden])
 
     @property
     def num_seeing(self) -> int:

@@ -13,16 +13,11 @@ from typing import Any
 import numpy as np
 
 from redline.learn.loops import loop
-from redline.learn.network.inputs import add_sparse_product
-from redline.learn.network.products import add_product, add_transposed_product, judge, spread, tanh_rows, transposed
+from redline.learn.network.products import add_product, add_transposed_product, judge, spread
+from redline.learn.network.trunks import look_through, num_weights, turned, view
 
 _f = np.float32
 _ZERO, _ONE = _f(0.0), _f(1.0)
-
-
-@loop
-def _view(vector, place, rows, columns):
-    return vector[place : place + rows * columns].reshape(rows, columns)
 
 
 @loop
@@ -40,26 +35,6 @@ def _sparse_weight_gradient(gradient, inputs, out):
 
 
 @loop
-def _forward(weights, place, widths, inputs, hidden):
-    """Write the activations of a trunk to `hidden`, one layer after the other."""
-    count, at = max(len(inputs.dense), len(inputs.starts) - 1), 0
-    for k in range(1, len(widths)):
-        before, width = widths[k - 1], widths[k]
-        right = transposed(_view(weights, place, width, before))
-        out = _view(hidden, at, count, width)
-        spread(weights[place + width * before : place + width * before + width], out)
-        if k > 1:
-            add_product(out, _view(hidden, at - count * before, count, before), right)
-        elif len(inputs.starts):
-            add_sparse_product(out, inputs, right)
-        else:
-            add_product(out, inputs.dense, right)
-        tanh_rows(out)
-        place += width * before + width
-        at += count * width
-
-
-@loop
 def _backward(weights, grads, place, widths, inputs, hidden, gradient):
     """Write a trunk's gradients, given the one at its last activations; `place` is where its weights end."""
     count = gradient.shape[0]
@@ -68,15 +43,15 @@ def _backward(weights, grads, place, widths, inputs, hidden, gradient):
         before, width = widths[k - 1], widths[k]
         at -= count * width
         place -= width * before + width
-        _through_tanh(_view(hidden, at, count, width), gradient)
+        _through_tanh(view(hidden, at, count, width), gradient)
         _sum_rows(gradient, grads[place + width * before : place + width * before + width])
-        out = _view(grads, place, width, before)
+        out = view(grads, place, width, before)
         if k > 1:
-            below = _view(hidden, at - count * before, count, before)
+            below = view(hidden, at - count * before, count, before)
             out[:] = _ZERO
             add_transposed_product(out, gradient, below)
             following = np.zeros((count, before), np.float32)
-            add_product(following, gradient, _view(weights, place, width, before))
+            add_product(following, gradient, view(weights, place, width, before))
             gradient = following
         elif len(inputs.starts):
             _sparse_weight_gradient(gradient, inputs, out)
@@ -122,34 +97,33 @@ def gradient_in_one_call(head_gradient: Callable[..., Any]) -> Callable[..., Any
     def write(weights, grads, widths, num_outputs, shared, inputs, masks, batch, clip, entropy, value_weight, sums):
         """Write the gradients of all weights of a batch; `sums` gets those over its steps, and last the squared errors."""
         count, width = len(batch.rows), widths[-1]
-        size = 0
-        for k in range(1, len(widths)):
-            size += widths[k] * widths[k - 1] + widths[k]
+        size = num_weights(widths)
         actor_at = size if shared else 2 * size
         critic_at = actor_at + num_outputs * width + num_outputs
         hidden = np.empty(count * widths[1:].sum(), np.float32)
         critic_hidden = hidden if shared else np.empty_like(hidden)
-        _forward(weights, 0, widths, inputs, hidden)
+        right = turned(weights, widths, num_outputs, shared)
+        look_through(right, 0, widths, inputs, hidden)
         if not shared:
-            _forward(weights, size, widths, inputs, critic_hidden)
-        features = _view(hidden, len(hidden) - count * width, count, width)
-        critic_features = _view(critic_hidden, len(hidden) - count * width, count, width)
-        actor = _view(weights, actor_at, num_outputs, width)
-        critic = _view(weights, critic_at, 1, width)
+            look_through(right, size, widths, inputs, critic_hidden)
+        features = view(hidden, len(hidden) - count * width, count, width)
+        critic_features = view(critic_hidden, len(hidden) - count * width, count, width)
+        actor = view(weights, actor_at, num_outputs, width)
+        critic = view(weights, critic_at, 1, width)
         outputs = np.empty((count, num_outputs), np.float32)
         spread(weights[critic_at - num_outputs : critic_at], outputs)
-        add_product(outputs, features, transposed(actor))
+        add_product(outputs, features, view(right, actor_at, width, num_outputs))
         values, errors = np.empty(count, np.float32), np.empty((count, 1), np.float32)
         judge(critic_features, critic, weights[critic_at + width :], values)
         sums[4] = _value_gradient(values, batch, value_weight, errors[:, 0])
         at_outputs = np.empty((count, num_outputs), np.float32)
         head_gradient(outputs, masks, batch, clip, entropy, at_outputs, sums)
         # heads
-        out = _view(grads, actor_at, num_outputs, width)
+        out = view(grads, actor_at, num_outputs, width)
         out[:] = _ZERO
         add_transposed_product(out, at_outputs, features)
         _sum_rows(at_outputs, grads[critic_at - num_outputs : critic_at])
-        out = _view(grads, critic_at, 1, width)
+        out = view(grads, critic_at, 1, width)
         out[:] = _ZERO
         add_transposed_product(out, errors, critic_features)
         _sum_rows(errors, grads[critic_at + width :])

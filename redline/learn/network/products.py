@@ -3,43 +3,101 @@
 Torch's products choose their order of additions by the size of the batch, so that the same row may come out differently
 in another batch. Here an element is a chain of fused multiplications and additions along the shared axis, alone or in
 company. Terms that are zero can be left out of a chain without changing it.
+
+Sums are made tile by tile, so that those of a tile stay in registers along the whole chain.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from redline.compiled.lanes import LANES, fuse, load, store
 from redline.learn.loops import chained, loop, tanh
 
 _f = np.float32
+TILE_ROWS, TILE_COLUMNS = 4, 2 * LANES
+DEPTH = 64
+"""Terms after which the next tile has its turn, where terms are far apart in memory: they stay in the nearest cache."""
+
+
+@chained
+def _add_tile(out, left, right, i, j, first, last):
+    """Add the terms `first` up to `last` to four rows of two lanes each."""
+    a0, a1 = load(out, i, j), load(out, i, j + LANES)
+    b0, b1 = load(out, i + 1, j), load(out, i + 1, j + LANES)
+    c0, c1 = load(out, i + 2, j), load(out, i + 2, j + LANES)
+    d0, d1 = load(out, i + 3, j), load(out, i + 3, j + LANES)
+    for k in range(first, last):
+        x0, x1 = load(right, k, j), load(right, k, j + LANES)
+        a0, a1 = fuse(left[i, k], x0, a0), fuse(left[i, k], x1, a1)
+        b0, b1 = fuse(left[i + 1, k], x0, b0), fuse(left[i + 1, k], x1, b1)
+        c0, c1 = fuse(left[i + 2, k], x0, c0), fuse(left[i + 2, k], x1, c1)
+        d0, d1 = fuse(left[i + 3, k], x0, d0), fuse(left[i + 3, k], x1, d1)
+    store(out, i, j, a0)
+    store(out, i, j + LANES, a1)
+    store(out, i + 1, j, b0)
+    store(out, i + 1, j + LANES, b1)
+    store(out, i + 2, j, c0)
+    store(out, i + 2, j + LANES, c1)
+    store(out, i + 3, j, d0)
+    store(out, i + 3, j + LANES, d1)
+
+
+@chained
+def _add_row(out, left, right, i, j, first, last):
+    """The same for a single row."""
+    a0, a1 = load(out, i, j), load(out, i, j + LANES)
+    for k in range(first, last):
+        a0, a1 = fuse(left[i, k], load(right, k, j), a0), fuse(left[i, k], load(right, k, j + LANES), a1)
+    store(out, i, j, a0)
+    store(out, i, j + LANES, a1)
+
+
+@chained
+def _add_tiles(out, left, right, first, last):
+    """The same for all rows, and as many columns as fill whole tiles."""
+    whole_rows = out.shape[0] - out.shape[0] % TILE_ROWS
+    for j in range(0, out.shape[1] - TILE_COLUMNS + 1, TILE_COLUMNS):
+        for i in range(0, whole_rows, TILE_ROWS):
+            _add_tile(out, left, right, i, j, first, last)
+        for i in range(whole_rows, out.shape[0]):
+            _add_row(out, left, right, i, j, first, last)
+
+
+@chained
+def _add(out, left, right, depth):
+    """Add `left` [M, K] times `right` [K, N] to `out` [M, N], each tile `depth` terms at a time."""
+    for first in range(0, right.shape[0], depth):
+        _add_tiles(out, left, right, first, min(first + depth, right.shape[0]))
+    rest = out.shape[1] % TILE_COLUMNS
+    if rest:  # a tile of zeros around them
+        begin = out.shape[1] - rest
+        sums, beside = np.zeros((out.shape[0], TILE_COLUMNS), _f), np.zeros((right.shape[0], TILE_COLUMNS), _f)
+        _copy(out, begin, sums, 0, rest)
+        _copy(right, begin, beside, 0, rest)
+        for first in range(0, right.shape[0], depth):
+            _add_tiles(sums, left, beside, first, min(first + depth, right.shape[0]))
+        _copy(sums, 0, out, begin, rest)
+
+
+@chained
+def _copy(source, first, target, place, width):
+    """Copy `width` columns from `first` on to those from `place` on."""
+    for i in range(source.shape[0]):
+        for j in range(width):
+            target[i, place + j] = source[i, first + j]
 
 
 @chained
 def add_product(out, left, right):
     """Add `left` [M, K] times `right` [K, N] to `out` [M, N]."""
-    num_rows, num_columns, depth = out.shape[0], out.shape[1], left.shape[1]
-    even_rows, whole_depth = num_rows - num_rows % 2, depth - depth % 4
-    for i in range(0, even_rows, 2):
-        for k in range(0, whole_depth, 4):
-            a0, a1, a2, a3 = left[i, k], left[i, k + 1], left[i, k + 2], left[i, k + 3]
-            b0, b1, b2, b3 = left[i + 1, k], left[i + 1, k + 1], left[i + 1, k + 2], left[i + 1, k + 3]
-            for j in range(num_columns):
-                x0, x1, x2, x3 = right[k, j], right[k + 1, j], right[k + 2, j], right[k + 3, j]
-                out[i, j] = a3 * x3 + (a2 * x2 + (a1 * x1 + (a0 * x0 + out[i, j])))
-                out[i + 1, j] = b3 * x3 + (b2 * x2 + (b1 * x1 + (b0 * x0 + out[i + 1, j])))
-        for k in range(whole_depth, depth):
-            for j in range(num_columns):
-                out[i, j] = left[i, k] * right[k, j] + out[i, j]
-                out[i + 1, j] = left[i + 1, k] * right[k, j] + out[i + 1, j]
-    for i in range(even_rows, num_rows):
-        for k in range(0, whole_depth, 4):
-            a0, a1, a2, a3 = left[i, k], left[i, k + 1], left[i, k + 2], left[i, k + 3]
-            for j in range(num_columns):
-                x0, x1, x2, x3 = right[k, j], right[k + 1, j], right[k + 2, j], right[k + 3, j]
-                out[i, j] = a3 * x3 + (a2 * x2 + (a1 * x1 + (a0 * x0 + out[i, j])))
-        for k in range(whole_depth, depth):
-            for j in range(num_columns):
-                out[i, j] = left[i, k] * right[k, j] + out[i, j]
+    _add(out, left, right, max(right.shape[0], 1))
+
+
+@chained
+def add_transposed_product(out, left, right):
+    """Add `left` [K, M] transposed times `right` [K, N] to `out` [M, N]."""
+    _add(out, left.T, right, DEPTH)
 
 
 @loop
@@ -51,28 +109,11 @@ def tanh_rows(rows):
 
 
 @chained
-def transposed(matrix):
-    """A copy [N, M] of a matrix [M, N]."""
-    copy = np.empty((matrix.shape[1], matrix.shape[0]), np.float32)
-    for i in range(matrix.shape[0]):
-        for j in range(matrix.shape[1]):
-            copy[j, i] = matrix[i, j]
-    return copy
-
-
-@chained
 def spread(bias, out):
     """Write a bias to every row of `out`."""
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] = bias[j]
-
-
-@chained
-def affine(inputs, weight, bias, out):
-    """Write `inputs` [n, inputs] through a linear layer to `out` [n, outputs]."""
-    spread(bias, out)
-    add_product(out, inputs, transposed(weight))
 
 
 @loop
@@ -83,27 +124,3 @@ def judge(features, weight, bias, values):
         for j in range(features.shape[1]):
             total += features[i, j] * weight[0, j]
         values[i] = total + bias[0]
-
-
-@chained
-def add_transposed_product(out, left, right):
-    """Add `left` [K, M] transposed times `right` [K, N] to `out` [M, N]."""
-    num_rows, num_columns, depth = out.shape[0], out.shape[1], left.shape[0]
-    even_rows, whole_depth = num_rows - num_rows % 2, depth - depth % 4
-    for k in range(0, whole_depth, 4):
-        for i in range(0, even_rows, 2):
-            a0, a1, a2, a3 = left[k, i], left[k + 1, i], left[k + 2, i], left[k + 3, i]
-            b0, b1, b2, b3 = left[k, i + 1], left[k + 1, i + 1], left[k + 2, i + 1], left[k + 3, i + 1]
-            for j in range(num_columns):
-                x0, x1, x2, x3 = right[k, j], right[k + 1, j], right[k + 2, j], right[k + 3, j]
-                out[i, j] = a3 * x3 + (a2 * x2 + (a1 * x1 + (a0 * x0 + out[i, j])))
-                out[i + 1, j] = b3 * x3 + (b2 * x2 + (b1 * x1 + (b0 * x0 + out[i + 1, j])))
-        for i in range(even_rows, num_rows):
-            a0, a1, a2, a3 = left[k, i], left[k + 1, i], left[k + 2, i], left[k + 3, i]
-            for j in range(num_columns):
-                x0, x1, x2, x3 = right[k, j], right[k + 1, j], right[k + 2, j], right[k + 3, j]
-                out[i, j] = a3 * x3 + (a2 * x2 + (a1 * x1 + (a0 * x0 + out[i, j])))
-    for k in range(whole_depth, depth):
-        for i in range(num_rows):
-            for j in range(num_columns):
-                out[i, j] = left[k, i] * right[k, j] + out[i, j]

@@ -4,54 +4,60 @@ from __future__ import annotations
 
 import numpy as np
 
-from redline.learn.network.inputs import FEW, Inputs, dense_inputs, sparse_affine, sparse_inputs
-from redline.learn.network.layers import Layer, Layers
-from redline.learn.network.products import affine, judge, tanh_rows
+from redline.learn.loops import loop
+from redline.learn.network.inputs import FEW, NEVER, seen
+from redline.learn.network.layers import Network
+from redline.learn.network.products import add_product, judge, spread
+from redline.learn.network.trunks import look_through, num_weights, turned, view
 
-WORTH_LOOKING = 32
-"""Rows from which on it is worth looking for zeros among them."""
+BLOCK = 64
+"""Rows that are worked out together: few enough that all of it stays in the nearest caches."""
 
 
-def forward(layers: Layers[np.ndarray], numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def forward(network: Network, weights: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Outputs [n, outputs] and state values [n] of inputs float32 [n, inputs]."""
-    inputs = _seen(layers, numbers)
-    features = _through(layers.trunk, inputs)
-    outputs = np.empty((len(numbers), len(layers.actor.bias) + len(layers.free)), np.float32)
-    affine(features, *layers.actor, outputs[:, : len(layers.actor.bias)])
-    outputs[:, len(layers.actor.bias) :] = layers.free
-    return outputs, _judged(layers, features, inputs)
+    outputs = np.empty((len(numbers), network.num_seeing), np.float32)
+    values = _answered(network, weights, numbers, outputs)
+    if network.num_free:
+        free = weights[-network.num_free :]
+        outputs = np.concatenate([outputs, np.broadcast_to(free, (len(outputs), len(free)))], axis=1)
+    return outputs, values
 
 
-def state_values(layers: Layers[np.ndarray], numbers: np.ndarray) -> np.ndarray:
-    """State values [n] alone."""
-    inputs = _seen(layers, numbers)
-    features = _through(layers.trunk, inputs) if layers.critic_trunk is None else numbers
-    return _judged(layers, features, inputs)
+def state_values(network: Network, weights: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """State values [n] alone: the same machine code, so the same to the last bit."""
+    return _answered(network, weights, numbers, np.empty((0, network.num_seeing), np.float32))
 
 
-def _seen(layers: Layers[np.ndarray], numbers: np.ndarray) -> Inputs:
-    """Inputs without the zeros among them, where that is worth it."""
-    sparse = sparse_inputs(numbers, FEW) if layers.trunk and len(numbers) >= WORTH_LOOKING else None
-    return dense_inputs(numbers) if sparse is None else sparse
-
-
-def _judged(layers: Layers[np.ndarray], features: np.ndarray, inputs: Inputs) -> np.ndarray:
-    if layers.critic_trunk is not None:
-        features = _through(layers.critic_trunk, inputs)
-    values = np.empty(len(features), np.float32)
-    judge(features, *layers.critic, values)
+def _answered(network: Network, weights: np.ndarray, numbers: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    values = np.empty(len(numbers), np.float32)
+    _answer(weights, network.widths, network.shared, numbers, FEW if network.hidden else NEVER, outputs, values)
     return values
 
 
-def _through(trunk: list[Layer[np.ndarray]], inputs: Inputs) -> np.ndarray:
-    """What a trunk makes of inputs; one without layers leaves them as they are."""
-    below = inputs.dense
-    for k, layer in enumerate(trunk):
-        hidden = np.empty((inputs.num_rows, len(layer.bias)), np.float32)
-        if k == 0 and inputs.is_sparse:
-            sparse_affine(inputs, *layer, hidden)
-        else:
-            affine(below, *layer, hidden)
-        tanh_rows(hidden)
-        below = hidden
-    return below
+@loop
+def _answer(weights, widths, shared, numbers, few, outputs, values):
+    """Write outputs and state values of inputs [n, inputs]; the values alone where `outputs` has no rows."""
+    right = turned(weights, widths, outputs.shape[1], shared)
+    for first in range(0, len(numbers), BLOCK):
+        block = slice(first, min(first + BLOCK, len(numbers)))
+        _answer_block(right, widths, shared, numbers[block], few, outputs[block], values[block])
+
+
+@loop
+def _answer_block(weights, widths, shared, numbers, few, outputs, values):
+    count, width, num_outputs = numbers.shape[0], widths[-1], outputs.shape[1]
+    inputs = seen(numbers, few)
+    size = num_weights(widths)
+    actor_at = size if shared else 2 * size
+    critic_at = actor_at + num_outputs * width + num_outputs
+    hidden = np.empty(count * widths[1:].sum(), np.float32)
+    features = view(hidden, len(hidden) - count * width, count, width) if len(widths) > 1 else numbers
+    if shared or len(outputs):
+        look_through(weights, 0, widths, inputs, hidden)
+    if len(outputs):
+        spread(weights[critic_at - num_outputs : critic_at], outputs)
+        add_product(outputs, features, view(weights, actor_at, width, num_outputs))
+    if not shared:
+        look_through(weights, size, widths, inputs, hidden)
+    judge(features, view(weights, critic_at, 1, width), weights[critic_at + width :], values)

@@ -45,13 +45,6 @@ class TorchNetwork(FlatModule):
             self._layers = self.sizes.layers(weights.data)
         return self._layers
 
-    def arrays(self) -> Layers[np.ndarray]:
-        """The weights layer by layer as numpy sees them: the same memory, on a CPU."""
-        weights = self.weights
-        if self._arrays is None:
-            self._arrays = self.sizes.layers(weights.detach().numpy())
-        return self._arrays
-
     def scale_values(self, factor: float) -> None:
         """Let the state values be that many times as large."""
         for weights in self.layers().critic:

@@ -185,3 +185,19 @@ def test_the_gradient_by_hand_is_that_of_autograd(masked):
     assert sums.kl / batch.num_steps == pytest.approx(expected.kl.item(), rel=1e-4)
     assert sums.clipped / batch.num_steps == pytest.approx(expected.clipped.item(), rel=1e-5)
     assert 0.2 < expected.clipped.item() < 0.95
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("count", [1, 3, 4, 9, 70])
+def test_drawing_once_gives_the_very_actions_that_a_table_does(count, masked):
+    random, head = np.random.default_rng(count), Categorical(21)
+    logits, masks = 3 * random.standard_normal((count, 21)).astype(np.float32), random.random((count, 21)) < 0.5
+    masks[:, 5] = True
+    streams, envs = random.integers(0, 1 << 63, count, dtype=np.uint64), random.permutation(count)
+    given, table, others = masks if masked else None, head.empty(count), streams.copy()
+    head.fill(logits.copy(), given, table)
+    actions, log_probs = head.draw(table, np.arange(count), others, envs)
+    found, found_log_probs = head.draw_once(logits.copy(), given, streams, envs)
+    np.testing.assert_array_equal(found, actions)
+    np.testing.assert_array_equal(streams, others)
+    np.testing.assert_allclose(found_log_probs, log_probs, rtol=1e-6, atol=1e-6)
