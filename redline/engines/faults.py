@@ -21,8 +21,8 @@ ON_ENV_ERROR = {
     "drop": "go on without that env",
     "fail": "stop",
 }
-LONGEST_PAUSE = 30.0
-FIRST_PAUSE = 0.2
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+"""Seconds that are waited before an env is restarted that fails again and again. All others wait, too."""
 START_SECONDS = 300.0
 """Time for a new worker to import the env, and for an env to be made."""
 

@@ -36,7 +36,7 @@ GROWTH_MB = 80.0
 
 
 class Saboteur(threading.Thread):
-    """Does harm every few seconds until told to stop."""
+    """Does harm every few seconds until told to stop, once between two updates at most."""
 
     def __init__(self, folder: Path, seed: int, every: float) -> None:
         super().__init__(daemon=True)
@@ -45,10 +45,12 @@ class Saboteur(threading.Thread):
         self.stopping = threading.Event()
         self.kinds: list[Any] = [*SIGNALS, *ORDERS]
         self.workers: Callable[[], list[int]] = lambda: workers_of(os.getpid())
+        self.updates: Callable[[], int] = lambda: 0
+        self._last = -1
 
     def spare(self, trainer: Trainer) -> None:
         """Leave out what would end the training itself, or what takes half a minute to be noticed."""
-        engine = trainer.config.engine
+        engine, self.updates = trainer.config.engine, lambda: trainer.number
         if engine == "serial":  # the env's process is ours
             self.kinds = ["raise", "nan"]
         if engine == "ray":
@@ -58,6 +60,9 @@ class Saboteur(threading.Thread):
 
     def run(self) -> None:
         while not self.stopping.wait(self._random.uniform(0.5, 1.5) * self._every):
+            if self.updates() == self._last:
+                continue  # whoever is struck before anything is done will never do anything, on a busy machine
+            self._last = self.updates()
             kind = self._random.choice(self.kinds)
             if isinstance(kind, str):
                 (self._folder / f"fault-{kind}-{time.monotonic_ns()}").touch()
