@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from redline.search.evidence import Evidence, weigh
+from redline.search.evidence import WIDE, Evidence, weigh
 from redline.search.gp import WorkflowGP
 
-WIDE = 1.96  # standard deviations to each side that hold the truth 95 times in 100
 GROUNDS = 2
 """Observations of the noise that it takes to call a search settled."""
 DRAWS = 1000
@@ -55,12 +54,19 @@ class Posterior:
         return mean[self.groups.of], np.sqrt(np.diag(covariance))[self.groups.of]
 
     def tied(self, best: int) -> np.ndarray:
-        """Whether each group cannot be told from that of `best`, [groups]: the 95 % interval of the difference holds 0."""
+        """Whether each group cannot be told from that of `best`, [groups]: the 95 % interval of the difference holds 0.
+
+        Groups that were trained are told apart by their own trainings alone: the process would make neighbours too much
+        alike. Of the others it is all that is known.
+        """
         mean, covariance = self.joint()
         variance = np.diag(covariance)
         k = int(self.groups.of[best])
         apart = np.sqrt(np.maximum(variance + variance[k] - 2 * covariance[k], 0.0))
-        return mean[k] - mean <= WIDE * apart
+        found = mean[k] - mean <= WIDE * apart
+        if k in self.evidence.ids:
+            found[self.evidence.ids] = self.evidence.tied(self.evidence.ids.index(k))
+        return found
 
 
 class TopTwo:
@@ -141,8 +147,8 @@ class TopTwo:
 
     def answer(self) -> int:
         """The best workflow that was trained, as far as is known."""
-        mean, _ = self.posterior.of_all()
-        return max(self.trainings, key=lambda id: (mean[id], -id))
+        evidence = self.posterior.evidence
+        return int(self.groups.first[evidence.ids[evidence.best]])
 
     def best_score(self) -> float:
         """The mean of the best workflow that was trained."""
