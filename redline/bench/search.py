@@ -23,6 +23,8 @@ from redline.search.ucb import GPUCB, OneByOne
 from redline.worlds.workflows import Workflows
 
 TOP = 5
+TIE = 0.01
+"""Means that are no farther apart are tied: scores are told to the hundredth."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ class TrainingTable:
 
     @property
     def top(self) -> set[int]:
-        """The five best workflows, and all that are alike."""
+        """The five best workflows, and all that are alike or tied with the last of them."""
         truth = self.truth
-        return {int(k) for k in np.flatnonzero(truth >= np.sort(truth)[-TOP] - 1e-12)}
+        return {int(k) for k in np.flatnonzero(truth >= np.sort(truth)[-TOP] - TIE)}
 
     @property
     def near(self) -> set[int]:

@@ -12,6 +12,8 @@ from redline.search.gp import WorkflowGP
 
 GROUNDS = 2
 """Observations of the noise that it takes to call a search settled."""
+FEWEST = 2
+"""Trainings before a workflow is ruled out. Orders that are nearly alike make the noise of one look smaller than it is."""
 DRAWS = 1000
 CHALLENGES = 100
 """Draws in which another workflow than the leader may come out on top."""
@@ -181,12 +183,13 @@ class TopTwo:
         """Groups that may be picked now: of those that may be the best, the ones with the fewest trainings.
 
         So a replicate is begun when nobody who matters lacks the one before it. Nobody is ruled out before the noise has
-        been observed, and nobody is picked once a single one is left.
+        been observed, nor by a single training, and nobody is picked once a single one is left.
         """
         counts = {k: self.replicate(int(self.groups.first[k])) for k in self._feasible() if k not in self._pending}
         if self.posterior.evidence.spare >= GROUNDS:
             tied = self.posterior.tied(self.answer())
-            counts = {k: count for k, count in counts.items() if tied[k] and tied[self._feasible()].sum() > 1}
+            several = tied[self._feasible()].sum() > 1
+            counts = {k: count for k, count in counts.items() if count < FEWEST or (tied[k] and several)}
         fewest = min(counts.values(), default=self.most)
         return [k for k, count in counts.items() if count == fewest and fewest < self.most]
 
