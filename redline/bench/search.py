@@ -23,6 +23,8 @@ from redline.search.ucb import GPUCB, OneByOne
 from redline.worlds.workflows import Workflows
 
 TOP = 5
+TIE = 0.01
+"""Means that are no farther apart are tied: scores are told to the hundredth."""
 
 
 @dataclass(frozen=True)
@@ -39,26 +41,32 @@ class TrainingTable:
     @property
     def truth(self) -> np.ndarray:
         """What each workflow is worth, [n]: the mean of all trainings of all that are alike."""
-        of_group = [self.scores[self.groups == k].mean() for k in range(len(self.apart))]
-        return np.array(of_group)[self.groups]
+        return self._of_group.mean(axis=1)[self.groups]
 
     @property
     def top(self) -> set[int]:
-        """The five best workflows, and all that are alike."""
+        """The five best workflows, and all that are alike or tied with the last of them."""
         truth = self.truth
-        return {int(k) for k in np.flatnonzero(truth >= np.sort(truth)[-TOP] - 1e-12)}
+        return {int(k) for k in np.flatnonzero(truth >= np.sort(truth)[-TOP] - TIE)}
 
     @property
     def near(self) -> set[int]:
-        """The workflows that lose no more against the best than one standard error of a group's mean."""
-        truth = self.truth
-        return {int(k) for k in np.flatnonzero(truth >= truth.max() - self.noise / np.sqrt(self.scores.shape[1]))}
+        """The workflows that the table cannot tell from its best: by one standard error, replicate by replicate."""
+        of_group = self._of_group
+        lost = of_group[of_group.mean(axis=1).argmax()] - of_group  # [groups, replicates]
+        count = lost.shape[1]
+        error = lost.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(len(lost))
+        return {int(k) for k in np.flatnonzero((lost.mean(axis=1) <= error + 1e-12)[self.groups])}
+
+    @property
+    def _of_group(self) -> np.ndarray:
+        """Mean score of each group in each replicate, [groups, replicates]."""
+        return np.array([self.scores[self.groups == k].mean(axis=0) for k in range(len(self.apart))])
 
     @property
     def noise(self) -> float:
         """Standard deviation of one training, with what is peculiar to a replicate taken off."""
-        of_group = np.array([self.scores[self.groups == k].mean(axis=0) for k in range(len(self.apart))])
-        centred = of_group - of_group.mean(axis=0)
+        centred = self._of_group - self._of_group.mean(axis=0)
         left = centred - centred.mean(axis=1, keepdims=True)
         return float(np.sqrt((left**2).sum() / max((left.shape[0] - 1) * (left.shape[1] - 1), 1)))
 
@@ -190,7 +198,7 @@ class Course:
     good: list[bool]
     """Whether the answer is one of the top five."""
     near: list[bool]
-    """Whether the answer is within a standard error of the best."""
+    """Whether the table cannot tell the answer from its best."""
 
     @property
     def episodes_until_good(self) -> float:
@@ -199,7 +207,7 @@ class Course:
 
     @property
     def episodes_until_near(self) -> float:
-        """From when on the answer is within a standard error of the best and stays so."""
+        """From when on the table cannot tell the answer from its best."""
         return _for_good(self.episodes, self.near)
 
 

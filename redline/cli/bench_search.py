@@ -45,7 +45,7 @@ class SearchBench:
 COLUMNS = (
     "",
     "episodes until the answer stays in the top 5",
-    "within a standard error of the best",
+    "until it stays among those tied with the best",
     "in the top 5 at the end",
     "regret at the end",
     "episodes used",
@@ -104,8 +104,8 @@ def run(arguments: list[str]) -> int:
         f"{about['workflows']} orders, {about['distinct']} of them distinct; {about['trainings_each']} trainings each of "
         f"{about['episodes_each']:,} episodes, from starts of {about['start_episodes']:,}. Orders differ by "
         f"{about['between']:.2f} (standard deviation), trainings of one order by {about['noise']:.2f}. "
-        f"{about['top']} orders are in the top five, with those that are alike, and {about['near']} are within a standard "
-        f"error of the best.",
+        f"{about['top']} orders are in the top five, with those that are alike, and {about['near']} are tied with the "
+        f"best: the table cannot tell them from it by one standard error.",
         soft_wrap=True,
     )
     return 0

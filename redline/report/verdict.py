@@ -34,7 +34,7 @@ def _over(best: dict[str, Any]) -> str:
     trainings = best.get("trainings")
     if trainings is None:
         return f"over {best['episodes']:,} episodes"
-    return f"over {trainings} training{'s' if trainings > 1 else ''} (±: 95 % interval)"
+    return f"over {trainings} training{'s' if trainings > 1 else ''} (±: 95 % interval for comparing orders)"
 
 
 def _ties(ranking: dict[str, Any], count: int) -> list[str]:

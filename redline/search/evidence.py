@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+WIDE = 1.96  # standard deviations to each side that hold the truth 95 times in 100
 GUESSES = 2
 """The first guess at the noise counts as much as so many observations of it."""
 
@@ -17,9 +18,23 @@ class Evidence:
 
     ids: list[int]
     scores: np.ndarray  # float64 [ids]
+    counts: np.ndarray  # int [ids]: trainings
     noise: np.ndarray  # float64 [ids]: the variance of one training, divided by the number of trainings
     spare: int
     """How often the noise was observed: scores beyond those that it takes to tell workflows and replicates apart."""
+
+    @property
+    def best(self) -> int:
+        """The place in `ids` of the highest score, among those with as many trainings as any, or one less.
+
+        Who was left behind after fewer may have been lucky in them.
+        """
+        settled = self.counts >= self.counts.max() - 1
+        return int(np.where(settled, self.scores, -np.inf).argmax())
+
+    def tied(self, best: int) -> np.ndarray:
+        """Whether each cannot be told from the one at place `best`, [ids]: the 95 % interval of the difference holds 0."""
+        return self.scores[best] - self.scores <= WIDE * np.sqrt(self.noise + self.noise[best])
 
 
 def weigh(trainings: Mapping[int, Sequence[float]]) -> Evidence:
@@ -38,7 +53,7 @@ def weigh(trainings: Mapping[int, Sequence[float]]) -> Evidence:
     left_over = float(((told - scores[who] - luck[when]) ** 2).sum())
     guess = 0.5 * float(scores.var()) if len(scores) > 1 else 0.0
     of_one = (left_over + GUESSES * guess) / (spare + GUESSES)
-    return Evidence(ids, scores, of_one / np.maximum(counts, 1), spare)
+    return Evidence(ids, scores, counts, of_one / np.maximum(counts, 1), spare)
 
 
 def _taken_apart(who: np.ndarray, when: np.ndarray, told: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from redline.search.evidence import Evidence, weigh
+from redline.search.evidence import WIDE, Evidence, weigh
 from redline.search.gp import WorkflowGP
 
-WIDE = 1.96  # standard deviations to each side that hold the truth 95 times in 100
 GROUNDS = 2
 """Observations of the noise that it takes to call a search settled."""
+FEWEST = 2
+"""Trainings before a workflow is ruled out. Orders that are nearly alike make the noise of one look smaller than it is."""
 DRAWS = 1000
 CHALLENGES = 100
 """Draws in which another workflow than the leader may come out on top."""
@@ -55,12 +56,19 @@ class Posterior:
         return mean[self.groups.of], np.sqrt(np.diag(covariance))[self.groups.of]
 
     def tied(self, best: int) -> np.ndarray:
-        """Whether each group cannot be told from that of `best`, [groups]: the 95 % interval of the difference holds 0."""
+        """Whether each group cannot be told from that of `best`, [groups]: the 95 % interval of the difference holds 0.
+
+        Groups that were trained are told apart by their own trainings alone: the process would make neighbours too much
+        alike. Of the others it is all that is known.
+        """
         mean, covariance = self.joint()
         variance = np.diag(covariance)
         k = int(self.groups.of[best])
         apart = np.sqrt(np.maximum(variance + variance[k] - 2 * covariance[k], 0.0))
-        return mean[k] - mean <= WIDE * apart
+        found = mean[k] - mean <= WIDE * apart
+        if k in self.evidence.ids:
+            found[self.evidence.ids] = self.evidence.tied(self.evidence.ids.index(k))
+        return found
 
 
 class TopTwo:
@@ -141,8 +149,8 @@ class TopTwo:
 
     def answer(self) -> int:
         """The best workflow that was trained, as far as is known."""
-        mean, _ = self.posterior.of_all()
-        return max(self.trainings, key=lambda id: (mean[id], -id))
+        evidence = self.posterior.evidence
+        return int(self.groups.first[evidence.ids[evidence.best]])
 
     def best_score(self) -> float:
         """The mean of the best workflow that was trained."""
@@ -175,12 +183,13 @@ class TopTwo:
         """Groups that may be picked now: of those that may be the best, the ones with the fewest trainings.
 
         So a replicate is begun when nobody who matters lacks the one before it. Nobody is ruled out before the noise has
-        been observed, and nobody is picked once a single one is left.
+        been observed, nor by a single training, and nobody is picked once a single one is left.
         """
         counts = {k: self.replicate(int(self.groups.first[k])) for k in self._feasible() if k not in self._pending}
         if self.posterior.evidence.spare >= GROUNDS:
             tied = self.posterior.tied(self.answer())
-            counts = {k: count for k, count in counts.items() if tied[k] and tied[self._feasible()].sum() > 1}
+            several = tied[self._feasible()].sum() > 1
+            counts = {k: count for k, count in counts.items() if count < FEWEST or (tied[k] and several)}
         fewest = min(counts.values(), default=self.most)
         return [k for k, count in counts.items() if count == fewest and fewest < self.most]
 

@@ -16,7 +16,7 @@ from redline.metrics import load_metrics
 from redline.runs import Run
 from redline.search.paired import Paired
 from redline.search.parallel import Here
-from redline.search.search import Budget, Order, Search
+from redline.search.search import Budget, Clock, Order, Search
 from redline.search.top_two import TopTwo
 from redline.worlds.cage2.workflow import DISTANCES, WORKFLOWS
 
@@ -151,11 +151,12 @@ def test_the_command_says_what_cannot_be_told_from_the_best_and_the_page_agrees(
     assert (folder / "best").exists()
 
 
-def test_orders_that_are_alike_train_to_the_very_same_result(tmp_path: Path):
-    """`defender` is never compromised, so its place means nothing."""
+@pytest.mark.parametrize("start_episodes", [0, 8])
+def test_orders_that_are_alike_train_to_the_very_same_result(start_episodes: int, tmp_path: Path):
+    """`defender` is never compromised, so its place means nothing; nor does it to who begins with an untrained policy."""
     from redline.cli.search_plan import SearchOptions, SearchPlan, make_search
 
-    options = SearchOptions(env="cage2", episodes_per_update=8, min_updates=2, start_episodes=8, method="top-two")
+    options = SearchOptions(env="cage2", episodes_per_update=8, min_updates=2, start_episodes=start_episodes)
     plan = SearchPlan(options, WORKFLOWS, WORKFLOWS.settings(max_steps=20))
     search = make_search(Run.at(tmp_path / "run", plan.config), plan)
     assert isinstance(search.method, Paired)
@@ -181,3 +182,15 @@ def test_an_interrupted_command_goes_on_to_the_same_ranking(searched, tmp_path: 
     assert logs(folder) == logs(searched[0])
     first, second = (json.loads((each / "ranking.json").read_text()) for each in (folder, searched[0]))
     assert first == second
+
+
+def test_what_is_done_within_what_is_done_is_timed_once(monkeypatch: pytest.MonkeyPatch):
+    now = iter([10.0, 11.0, 13.0, 20.0, 25.0])
+    monkeypatch.setattr("redline.search.search.time.monotonic", lambda: next(now))
+    clock = Clock(100.0)
+    with clock.running(), clock.running():
+        assert clock.seconds == 101.0
+    assert clock.seconds == 103.0
+    with clock.running():
+        pass
+    assert clock.seconds == 108.0

@@ -69,6 +69,18 @@ def test_who_can_be_told_from_the_best_is_trained_no_further():
     assert not search.posterior.tied(search.answer())[2:].any()
 
 
+def test_nobody_is_ruled_out_by_a_single_training():
+    worth, luck = np.array([-10.0, -10.0, -10.0, -10.5, -10.5]), np.zeros((5, 5))
+    luck[4, 0] = -5.0  # unlucky once, while the others leave the noise looking like nothing
+    picks = told(TopTwo(FIVE, seed=0, most=5), worth, 25, luck)
+    assert min(picks.count(k) for k in range(5)) >= 2
+
+
+def test_the_answer_is_not_one_that_was_lucky_once_and_left_behind():
+    evidence = weigh({0: [-10.0, -10.2, -10.1, -10.0], 1: [-11.0, -11.2, -11.1, -11.0], 2: [-9.9]})
+    assert evidence.ids[evidence.best] == 0
+
+
 def test_a_search_is_settled_once_the_noise_is_known_to_be_small():
     search = TopTwo(FIVE, seed=0)
     told(search, np.array([-10.0, -20.0, -30.0, -40.0, -50.0]), 5)
