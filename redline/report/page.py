@@ -156,9 +156,7 @@ def settings_table(settings: Mapping[str, object], defaults: Mapping[str, object
     usual = dict(flat_settings(defaults))
     changed = {name: value for name, value in given.items() if not same_setting(value, usual.get(name))}
     rows = [[name, str(value), "" if name not in usual else str(usual[name])] for name, value in changed.items()]
-    first = (
-        table(["setting", "value", "default"], rows) if rows else note("All settings have their default values.")
-    )
+    first = table(["setting", "value", "default"], rows) if rows else note("All settings have their default values.")
     rest = table(["setting", "value"], [[name, str(value)] for name, value in given.items() if name not in changed])
     return f"{first}<details><summary>Everything else, as by default</summary>{rest}</details>"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
@@ -49,8 +50,8 @@ def _film(env: SingleEnv, observation: np.ndarray, seen: SeenStep | None) -> Fil
     if seen is None:
         return film
     latest = film.frames[-1]
-    titled = Frame(**{**vars(latest), "title": f"Step {seen.number}"})
-    return Film(film.title, [*film.frames[:-1], titled], film.scenes)
+    titled = replace(latest, title=f"Step {seen.number}")
+    return replace(film, frames=[*film.frames[:-1], titled])
 
 
 def _page(frame: Frame, total: float) -> Drawing:
