@@ -103,8 +103,8 @@ class Film:
         """The return so far, at every frame."""
         return np.cumsum([frame.reward or 0.0 for frame in self.frames]).tolist()
 
-    def still(self, frame: int) -> Drawing:
-        """All scenes of one frame side by side, as a picture of its own."""
+    def still(self, frame: int, told: bool = True) -> Drawing:
+        """All scenes of one frame side by side, as a picture of its own; unless it is `told`, without words below them."""
         shapes: list[Shape] = []
         x = height = 0.0
         for scene in (each for each in self.scenes if each.screen != PHONE):
@@ -113,7 +113,7 @@ class Film:
             shapes.append(Group([drawing.heading, *drawing.shapes, *moving], shift=(x, HEADING)))
             x, height = x + drawing.width + GAP, max(height, drawing.height)
         width = x - GAP
-        below, y = self._below(frame, width, HEADING + height)
+        below, y = self._below(frame, width, HEADING + height) if told else ([], HEADING + height)
         return Drawing(f"{self.title}, {self.frames[frame].title.lower()}", width, y, [*shapes, *below])
 
     def _below(self, frame: int, width: float, top: float) -> tuple[list[Shape], float]:

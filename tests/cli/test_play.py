@@ -278,9 +278,13 @@ def test_our_envs_render_as_gymnasium_asks(name):
     drawn.reset(seed=0)
     dots = drawn.render()
     assert dots.dtype == np.uint8 and dots.ndim == 3 and dots.shape[2] == 3 and len(np.unique(dots)) > 10
+    for _ in range(3):  # a video needs frames of one size
+        drawn.step(int(drawn.action_masks().argmax()))
+        assert drawn.render().shape == dots.shape
     assert make_single(name).render() is None
     assert len(drawn.action_names) == drawn.action_space.n
-    assert len(drawn.observation_names) in (0, len(drawn.observation_space.sample()))
+    assert len(drawn.observation_names) == len(drawn.observation_space.sample())
+    assert drawn.batch.observation_names == drawn.observation_names and len(drawn.batch.action_names)
 
 
 def test_a_player_draws_like_its_actor(run):
