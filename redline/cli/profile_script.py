@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from redline.profiler.foreign import ScriptProfile
     from redline.profiler.script_advice import ScriptAdvice
 
+OURS = ("--html", "--trace", "--json")
+"""Options that people put behind the script, where they reach the script instead of us."""
 LABELS = {
     "env_step": "env step",
     "env_reset": "env reset",
@@ -33,7 +35,7 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Script:
-    """Run a training script as it is and say where its time goes. Its own arguments stand behind its name."""
+    """Run a training script unchanged and say where its time goes. Whatever follows its name goes to the script."""
 
     trace: Path | None = None
     """Write all spans to this file; open it in ui.perfetto.dev."""
@@ -119,8 +121,13 @@ def _print(found: ScriptProfile, arguments: list[str], advice: list[ScriptAdvice
             f"({found.steps_per_second:,.0f} over the whole run).",
             soft_wrap=True,
         )
+    else:
+        out.print("It stepped no env of Gymnasium's, so there is no rate to tell.")
     for each in advice:
         out.print(str(each), soft_wrap=True, markup=False)
+    if misplaced := [word for word in arguments[1:] if word.partition("=")[0] in OURS]:
+        where = f"redline profile {misplaced[0]} … --script {arguments[0]}"
+        out.print(f"{misplaced[0]} went to the script. If it was meant for us: {where}", soft_wrap=True, markup=False)
     for name, every in found.sampled.items():
         out.print(f"The trace holds every {every}th {LABELS.get(name, name)} only: there were too many for all.")
     if any(found.background.seconds.values()):

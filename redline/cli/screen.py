@@ -42,36 +42,35 @@ def print_all(film: Film) -> None:
 
 def show_on_screen(film: Film, start: int) -> None:
     """The film frame by frame, led by keys."""
-    at, top, totals = min(start, len(film.frames) - 1), 0, film.returns()
-
-    def picture() -> Group:
-        nonlocal top
-        width, height = out.size
-        room = height - 2  # between the title and the keys
-        lines = _fitting(film, at, totals, room)
-        top = max(0, min(top, len(lines) - room))
-        keys = KEYS if width >= len(KEYS) else NARROW_KEYS
-        more = "" if len(lines) <= room else "  ↑↓ more"
-        shown = [Text.from_markup(line, overflow="ellipsis") for line in lines[top : top + room]]
-        shown += [Text("")] * (room - len(shown))
-        title = Text(film.title, style="bold", overflow="ellipsis")
-        rows = [title, *shown, Text(keys + more, style="dim", overflow="crop")]
-        for row in rows:
-            row.no_wrap = True
-        return Group(*rows)
-
-    with _keys() as pressed, Live(picture(), console=out, screen=True, auto_refresh=False) as live:
+    at = min(start, len(film.frames) - 1)
+    picture, top = picture_at(film, at, 0)
+    with _keys() as pressed, Live(picture, console=out, screen=True, auto_refresh=False) as live:
         for key in pressed:
             if key in LEAVE:
                 return
-            top += (key == DOWN) - (key == UP)
             at = _moved(film, at, key)
-            live.update(picture(), refresh=True)
+            picture, top = picture_at(film, at, top + (key == DOWN) - (key == UP))
+            live.update(picture, refresh=True)
 
 
-def _fitting(film: Film, at: int, totals: list[float], room: int) -> list[str]:
+def picture_at(film: Film, at: int, top: int) -> tuple[Group, int]:
+    """A frame from its line `top` on, between its title and the keys, and the line that it really begins with."""
+    width, height = out.size
+    room = height - 2
+    lines = _fitting(film, at, room)
+    top = max(0, min(top, len(lines) - room))
+    shown = [Text.from_markup(line, overflow="ellipsis") for line in lines[top : top + room]]
+    shown += [Text("")] * (room - len(shown))
+    keys = (KEYS if width >= len(KEYS) else NARROW_KEYS) + ("" if len(lines) <= room else "  ↑↓ more")
+    rows = [Text(film.title, style="bold", overflow="ellipsis"), *shown, Text(keys, style="dim", overflow="crop")]
+    for row in rows:
+        row.no_wrap = True
+    return Group(*rows), top
+
+
+def _fitting(film: Film, at: int, room: int) -> list[str]:
     """A frame in as many lines as there is room for, if leaving out unlikely actions is enough for that."""
-    lines: list[str] = []
+    lines, totals = list[str](), film.returns()
     for likeliest in range(LIKELIEST, FEWEST_LIKELY - 1, -1):
         lines = frame_lines(film.frames[at], totals[at], len(totals) - 1, likeliest)
         if len(lines) <= room:

@@ -11,6 +11,8 @@ from redline.threads import cores
 
 ENVS_PER_FORWARD = 8
 """Envs that one forward pass should serve: it costs hardly more than for one."""
+LEAST_SECONDS = 0.01
+"""Of work, imports aside: shares of less than that say nothing about a real run."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class ScriptAdvice:
 
 def advise_script(found: ScriptProfile) -> list[ScriptAdvice]:
     """Suggestions worth making, best first. Imports are no part of the shares: they happen once."""
+    if found.working_seconds < LEAST_SECONDS:
+        return []
     every = [*_envs(found), *_forward(found)]
     return sorted((each for each in every if each.estimate >= WORTH_SAYING), key=lambda each: -each.estimate)
 

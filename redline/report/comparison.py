@@ -26,8 +26,8 @@ from redline.report.page import Section, figure_for, note, table, write_page
 from redline.timing.rows import row_seconds
 
 HOW = (
-    "Means are interquartile means over seeds, intervals hold 95 % of their bootstrap, and p is the share of random deals "
-    "of the same runs to the two groups that differ at least as much."
+    "Means are interquartile means over seeds, with 95 % bootstrap intervals. If the same runs were dealt to the groups at "
+    "random, some two groups would be at least this far apart in a share p of the deals."
 )
 MILLION = 1e6
 
@@ -73,7 +73,11 @@ def compare(runs: Sequence[RunFacts]) -> RunComparison:
     scored = sorted(((interval(group.values(by_score)), group) for group in groups), key=lambda pair: _rank(pair[0]))
     ordered = tuple(group for _, group in scored)
     rivals = [group for group in ordered[1:] if group.env == ordered[0].env and _known(group, by_score)]
-    verdicts = tuple(verdict(ordered[0], group, by_score) for group in rivals if _known(ordered[0], by_score))
+    verdicts = tuple(
+        verdict(ordered[0], group, by_score, rivals[:k])
+        for k, group in enumerate(rivals)
+        if _known(ordered[0], by_score)
+    )
     return RunComparison(
         ordered, by_score, tuple(score for score, _ in scored), verdicts, differences([group.runs for group in ordered]),
         _times(ordered),

@@ -14,12 +14,14 @@ import gymnasium as gym
 import numpy as np
 
 from redline.learn.watching import Player, WatchedEpisode, WatchedStep
-from redline.report.draw import PALETTE, Drawing, Group, Shape, fixed, hue, short
+from redline.report.draw import PALETTE, Drawing, Group, Shape, Text, fixed, hue, short, text_width
 from redline.worlds.world import Named, World
 
 DESK, PHONE = "desk", "phone"
 HEADING, GAP = 30.0, 40.0
 """Pixels above the scenes of a still, and between them."""
+LINE, MOST_FACTS = 20.0, 8
+"""Pixels from one line below a still to the next, and how many of them tell who did what."""
 KEY_SIZE = (22, 18)
 """Pixels of a sample in the list of what scenes show."""
 FEW_VALUES = 16
@@ -101,8 +103,8 @@ class Film:
         """The return so far, at every frame."""
         return np.cumsum([frame.reward or 0.0 for frame in self.frames]).tolist()
 
-    def still(self, frame: int) -> Drawing:
-        """All scenes of one frame side by side, as a picture of its own."""
+    def still(self, frame: int, told: bool = True) -> Drawing:
+        """All scenes of one frame side by side, as a picture of its own; unless it is `told`, without words below them."""
         shapes: list[Shape] = []
         x = height = 0.0
         for scene in (each for each in self.scenes if each.screen != PHONE):
@@ -110,7 +112,27 @@ class Film:
             moving = [shape for layer in scene.layers for shape in self.frames[frame].layers.get(layer, ())]
             shapes.append(Group([drawing.heading, *drawing.shapes, *moving], shift=(x, HEADING)))
             x, height = x + drawing.width + GAP, max(height, drawing.height)
-        return Drawing(f"{self.title}, {self.frames[frame].title.lower()}", x - GAP, height + HEADING, shapes)
+        width = x - GAP
+        below, y = self._below(frame, width, HEADING + height) if told else ([], HEADING + height)
+        return Drawing(f"{self.title}, {self.frames[frame].title.lower()}", width, y, [*shapes, *below])
+
+    def _below(self, frame: int, width: float, top: float) -> tuple[list[Shape], float]:
+        """Who did what, and what the marks mean, from `top` on; and where that ends."""
+        shapes: list[Shape] = []
+        column = 14 + max((text_width(who, 13) for who, _ in self.frames[frame].facts), default=0.0)
+        y = top + LINE
+        for who, what in self.frames[frame].facts[:MOST_FACTS]:
+            shapes += [Text(0, y, who, "muted", 13), Text(column, y, what, "ink", 13, room=width - column)]
+            y += LINE
+        x = 0.0
+        for key in self.keys:
+            taken = KEY_SIZE[0] + 6 + text_width(key.words, 12) + 18
+            if x + taken > width:
+                x, y = 0.0, y + LINE
+            shapes.append(Group(key.shapes, shift=(x, y)))
+            shapes.append(Text(x + KEY_SIZE[0] + 6, y + 13, key.words, "muted", 12))
+            x += taken
+        return shapes, y + (KEY_SIZE[1] + 4 if self.keys else 0)
 
 
 @dataclass(frozen=True)

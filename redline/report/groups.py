@@ -2,7 +2,8 @@
 
 Intervals over seeds are those of the interquartile mean under a bootstrap that is stratified by env: a sample has as many
 runs of each env as there are. A verdict takes a permutation test: how often would runs that are dealt to the groups by
-chance be as far apart?
+chance be as far apart? Of several groups some two are always far apart, so the test allows for all that stand between
+the two that are compared.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ class GroupVerdict:
     worse: str
     difference: Interval
     chance: float
-    """Share of random deals of the same runs that differ at least as much."""
+    """Share of random deals of the same runs to the groups in which some two differ at least as much."""
     enough: bool
     """Whether there are seeds enough for any verdict at all."""
 
@@ -268,19 +269,36 @@ def interval(values: np.ndarray, seed: int = 0) -> Interval:
     return Interval(float(interquartile_mean(values)), float(low), float(high))
 
 
-def verdict(better: RunGroup, worse: RunGroup, by_score: bool) -> GroupVerdict:
-    """Whether the difference between two groups is more than noise."""
-    one, other = (group.values(by_score) for group in (better, worse))
-    one, other = one[np.isfinite(one)], other[np.isfinite(other)]
+def verdict(
+    better: RunGroup, worse: RunGroup, by_score: bool, between: Sequence[RunGroup] = ()
+) -> GroupVerdict:  # fmt: skip
+    """Whether the difference between two groups is more than noise, with those that did better than the worse `between`."""
+    one, other, *rest = (_finite(group.values(by_score)) for group in (better, worse, *between))
     rng = np.random.default_rng(0)
     means = [interquartile_mean(resampled([values], rng)) for values in (one, other)]
     low, high = np.quantile(means[0] - means[1], (0.025, 0.975))
     apart = float(interquartile_mean(one) - interquartile_mean(other))
     possible = comb(len(one) + len(other), len(one))
-    chance = _chance(one, other, possible, rng)
+    chance = _chance_of_several([one, other, *rest], rng) if rest else _chance(one, other, possible, rng)
     return GroupVerdict(
         better.name, worse.name, Interval(apart, float(low), float(high)), chance, 2 / possible <= LEVEL
     )
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return values[np.isfinite(values)]
+
+
+def _chance_of_several(values: Sequence[np.ndarray], rng: np.random.Generator) -> float:
+    """Share of deals of all runs to all groups in which some two are at least as far apart as the first two are now."""
+    every = np.concatenate(values)
+    sizes = [len(each) for each in values if len(each)]
+    dealt = every[np.argsort(rng.random((MOST_DEALS, len(every))), axis=1)]
+    sums = np.add.reduceat(dealt, np.cumsum([0, *sizes[:-1]]), axis=1)
+    apart = np.ptp(sums / np.array(sizes), axis=1)
+    seen = abs(float(values[0].mean() - values[1].mean()))
+    found = int((apart >= seen - 1e-9 * max(1.0, seen)).sum())
+    return (1 + found) / (1 + MOST_DEALS)  # as they are now is a deal, too
 
 
 def _chance(one: np.ndarray, other: np.ndarray, possible: int, rng: np.random.Generator) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
@@ -31,10 +32,10 @@ def ansi(env: SingleEnv, observation: np.ndarray, seen: SeenStep | None) -> str:
 
 
 def rgb_array(env: SingleEnv, observation: np.ndarray, seen: SeenStep | None) -> np.ndarray:
-    """The latest step as dots uint8 [height, width, 3]; needs Pillow."""
+    """The latest step as dots uint8 [height, width, 3], as many at every step; needs Pillow."""
     film = _film(env, observation, seen)
     total = 0.0 if seen is None else seen.total
-    return dots_of(film.still(len(film.frames) - 1) if film.scenes else _page(film.frames[-1], total))
+    return dots_of(film.still(len(film.frames) - 1, told=False) if film.scenes else _page(film.frames[-1], total))
 
 
 def _film(env: SingleEnv, observation: np.ndarray, seen: SeenStep | None) -> Film:
@@ -49,12 +50,12 @@ def _film(env: SingleEnv, observation: np.ndarray, seen: SeenStep | None) -> Fil
     if seen is None:
         return film
     latest = film.frames[-1]
-    titled = Frame(**{**vars(latest), "title": f"Step {seen.number}"})
-    return Film(film.title, [*film.frames[:-1], titled], film.scenes)
+    titled = replace(latest, title=f"Step {seen.number}")
+    return replace(film, frames=[*film.frames[:-1], titled])
 
 
 def _page(frame: Frame, total: float) -> Drawing:
     """Words as a picture, of a world that draws none."""
     lines = frame_lines(frame, total)[:MOST_LINES]
     shapes = [Text(0, LINE * (k + 2.5), Markup.from_markup(line).plain) for k, line in enumerate(lines)]
-    return Drawing("", 480, LINE * (len(lines) + 3), shapes)
+    return Drawing("", 480, LINE * (MOST_LINES + 3), shapes)

@@ -59,6 +59,7 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.num_envs, self.num_actions, self.autoreset = num_envs, num_actions, autoreset
         self.stored = stored
         self.encoding = stored if encoded else stored.decoded
+        self.observation_names: tuple[str, ...] = tuple(getattr(stored.decoded, "names", ()))
         self.single_action_space = gym.spaces.Discrete(num_actions)
         self.single_observation_space = self._observation_space()
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -277,7 +278,7 @@ class SingleEnv(gym.Env[np.ndarray, np.integer]):
             raise unknown("render mode", render_mode, self.metadata["render_modes"])
         self.render_mode = render_mode
         self.batch, self.encoding = batch, batch.encoding
-        self.observation_names = tuple(getattr(batch.stored.decoded, "names", ()))
+        self.observation_names = batch.observation_names
         self._seen: SeenStep | None = None
         self.action_names = batch.action_names
         self.action_space, self.observation_space = batch.single_action_space, batch.single_observation_space

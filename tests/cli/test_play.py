@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -19,7 +20,8 @@ from redline.learn.acting import Actor
 from redline.learn.evaluate import load_policy, play
 from redline.learn.watching import PolicyPlayer, watch
 from redline.report.episodes import watch_trained
-from redline.report.film import plain_film, play_of
+from redline.report.film import picture_of, plain_film, play_of
+from redline.worlds.python.names import KNOWN, names_of
 from redline.worlds.registry import make_single, world_of
 
 
@@ -136,6 +138,84 @@ def test_any_env_gets_a_plain_film_with_its_own_pictures():
     assert film.frames[1].likeliest[0].taken and film.frames[0].image[:4] == b"\x89PNG"
 
 
+class Blind(Counter):
+    """An env that says it renders, and cannot."""
+
+    def render(self):
+        raise ImportError("pip install painter")
+
+
+def test_an_env_that_cannot_draw_itself_says_why(run, monkeypatch):
+    from redline.report import episodes
+
+    monkeypatch.setattr(episodes, "make_single", lambda name, **options: Blind(**options))
+    play, env, why = episodes._stage("CartPole-v1", {}, None)
+    assert env.render_mode is None and "pip install painter" in why
+    assert play.film is plain_film
+
+
+def test_names_of_well_known_envs_are_known_and_those_of_an_env_come_first():
+    cart = names_of(gym.make("CartPole-v1"))
+    assert cart.actions == ("push left", "push right") and cart.observations[2] == "pole angle"
+    wrapped = gym.wrappers.TimeLimit(Counter(), 5)
+    assert names_of(wrapped).actions == ("wait", "count") and names_of(wrapped).observations == ()
+
+
+def test_every_name_we_know_fits_its_env():
+    for name, known in KNOWN.items():
+        versions = [spec for spec in gym.registry.values() if spec.name == name and spec.namespace is None]
+        try:
+            env = gym.make(max(versions, key=lambda spec: spec.version or 0))
+        except gym.error.DependencyNotInstalled:
+            continue
+        assert not known.actions or len(known.actions) == env.action_space.n, name
+        assert not known.observations or len(known.observations) == env.observation_space.shape[0], name
+
+
+def test_an_observation_that_is_a_picture_is_shown_as_one():
+    grey = picture_of(np.linspace(0, 1, 12), (1, 3, 4))
+    assert grey.shape == (3, 4, 3) and grey[0, 0].tolist() == [0, 0, 0] and grey[2, 3].tolist() == [255, 255, 255]
+    layers = np.zeros((4, 2, 2))
+    layers[3, 1, 0] = 1
+    shown = picture_of(layers.reshape(-1), (4, 2, 2))
+    assert shown[1, 0].any() and shown.reshape(-1, 3).any(axis=1).sum() == 1
+    assert picture_of(np.zeros(4), ()) is None
+
+
+def test_an_attack_is_shown_on_a_map_of_its_network():
+    from redline.learn.watching import Move
+
+    env = make_single("nasim:tiny")
+    shown = play_of(world_of("nasim:tiny"))
+    rng = np.random.default_rng(0)
+    episode = watch(
+        env, "nasim:tiny", lambda obs, mask: Move(int(rng.integers(env.action_space.n))), 0, note=shown.note
+    )
+    film = shown.film(episode)
+    for frame in film.frames[1:]:
+        assert frame.reward == pytest.approx(sum(points for _, points in frame.reasons))
+    assert episode.terminated and dict(film.frames[-1].facts)["goals left"] == "0"
+    words = [moment.words for moment in film.moments]
+    assert words[0].startswith("first foothold") and words[-1].startswith("goal: root on")
+    assert len(film.frames[0].layers) == 2 * len(env.unwrapped.batch.network.hosts)
+
+
+def test_a_small_terminal_keeps_its_title_and_its_keys(monkeypatch):
+    from rich.console import Console
+
+    from redline.cli import screen
+
+    film = _film("cage2", "react-restore", 0)
+    for width, height in ((80, 24), (40, 12), (20, 6)):
+        console = Console(width=width, height=height, force_terminal=True, file=io.StringIO())
+        monkeypatch.setattr(screen, "out", console)
+        with console.capture() as caught:
+            console.print(screen.picture_at(film, 30, 0)[0])
+        lines = caught.get().rstrip("\n").split("\n")
+        assert (len(lines) == height and "quit" in lines[-1]) or width < 30
+        assert "react-restore" in lines[0]
+
+
 def test_a_world_without_play_is_shown_plainly():
     assert play_of(world_of("slow")).film is plain_film
 
@@ -149,7 +229,12 @@ def test_a_policy_plays_only_where_it_sees_what_it_was_trained_on(run, capsys):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["cage2"], "who is to play?"),
+        (
+            ["cage2"],
+            "who is to play? Pass the folder of a run on it, or one of its simple players: --policy sleep, random",
+        ),
+        (["petri:jobshop/ft06"], "--policy SPT, MWR, MOR, FIFO"),
+        (["CartPole-v1"], "who is to play? Pass the folder of a run on it: redline play runs/NAME"),
         (["nowhere"], "no run or checkpoint nowhere"),
         (["slow", "--policy", "sleep"], "no players of its own"),
         (["cage2", "--policy", "slep"], "sleep"),
@@ -193,9 +278,13 @@ def test_our_envs_render_as_gymnasium_asks(name):
     drawn.reset(seed=0)
     dots = drawn.render()
     assert dots.dtype == np.uint8 and dots.ndim == 3 and dots.shape[2] == 3 and len(np.unique(dots)) > 10
+    for _ in range(3):  # a video needs frames of one size
+        drawn.step(int(drawn.action_masks().argmax()))
+        assert drawn.render().shape == dots.shape
     assert make_single(name).render() is None
     assert len(drawn.action_names) == drawn.action_space.n
-    assert len(drawn.observation_names) in (0, len(drawn.observation_space.sample()))
+    assert len(drawn.observation_names) == len(drawn.observation_space.sample())
+    assert drawn.batch.observation_names == drawn.observation_names and len(drawn.batch.action_names)
 
 
 def test_a_player_draws_like_its_actor(run):

@@ -579,3 +579,12 @@ def test_a_script_gets_advice_a_page_and_a_rate_without_its_imports(tmp_path):
     assert found["steps_per_second_without_imports"] > found["steps_per_second"] and imports > 0
     assert "redline.vector(…, 'shared')" in html.unescape(page.read_text())
     assert cores() == 1 or found["advice"][0]["estimate"] > 1.05
+
+
+def test_an_option_behind_the_script_is_pointed_out(tmp_path):
+    script = tmp_path / "nothing.py"
+    script.write_text("pass\n")
+    command = [sys.executable, "-m", "redline", "profile", "--script", str(script), "--html", "page.html"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "--html went to the script. If it was meant for us: redline profile --html" in done.stdout
+    assert "It stepped no env" in done.stdout and "expected" not in done.stdout

@@ -90,6 +90,51 @@ def test_a_net_shows_its_chart_and_its_tokens_on_a_phone_too(browser, tmp_path):
     assert browser.complaints == []
 
 
+def test_pointing_at_a_gantt_chart_leads_to_that_time(browser, tmp_path):
+    assert main(["play", "petri:jobshop/ft06", "--policy", "SPT", "--html", str(tmp_path / "net.html"), "-q"]) == 0
+    browser.open(tmp_path / "net.html")
+    point = """(share) => {
+        const chart = [...document.querySelectorAll('[data-scrub] svg')].find(each => each.getBoundingClientRect().width);
+        const box = chart.getBoundingClientRect();
+        const at = { clientX: box.left + share * box.width, clientY: box.top + 50, pointerId: 1, bubbles: true };
+        chart.setPointerCapture = () => {};
+        chart.dispatchEvent(new PointerEvent('pointerdown', at));
+    }"""
+    reached = []
+    for share in (0.2, 0.5, 0.99):
+        browser.run(f"({point})({share})")
+        reached.append(browser.run(AT))
+    last = browser.run("Number(document.querySelector('[data-part=slider]').max)")
+    assert 0 < reached[0] < reached[1] < reached[2] == last
+    assert browser.complaints == []
+
+
+def test_what_happened_several_times_is_named_once_with_a_link_for_each_time(browser, page):
+    browser.open(page)
+    names = browser.run("[...document.querySelectorAll('.times > span')].map(each => each.textContent)")
+    assert len(names) == len(set(names)) > 0
+    for link in range(2):
+        browser.run(f"document.querySelectorAll('.times button')[{link}].click()")
+        label = browser.run(f"document.querySelectorAll('.times button')[{link}].getAttribute('aria-label')")
+        assert label == f"{names[0]}, step {browser.run(AT)}"
+
+
+def test_colours_and_marks_are_explained_by_samples(browser, page):
+    browser.open(page)
+    assert "Red has root access" in browser.run("document.querySelector('.keys').innerText")
+    assert browser.run("document.querySelectorAll('.keys li svg').length") >= 5
+
+
+def test_playing_is_not_read_out_step_by_step(browser, page):
+    browser.open(page)
+    live = "document.querySelector('[data-part=now]').getAttribute('aria-live')"
+    assert browser.run(live) == "polite"
+    browser.press(" ")
+    assert browser.run(live) == "off"
+    browser.press(" ")
+    assert browser.run(live) == "polite"
+
+
 def test_a_report_holds_two_episodes_and_keys_lead_the_one_that_was_touched(browser, tmp_path):
     run = tmp_path / "run"
     words = f"train cage2 --max-steps 12 --total-steps 768 --num-envs 16 --num-steps 12 --hidden 8 --run-dir {run} -q"

@@ -57,6 +57,33 @@ def test_a_clear_difference_is_told_and_a_small_one_is_noise(tmp_path):
     assert not found.verdicts[0].told_apart and "within noise" in said(found)[0]
 
 
+def test_the_best_and_the_worst_of_many_equal_groups_are_not_told_apart_more_often_than_two(tmp_path):
+    drawn = np.random.default_rng(3)
+    claims = 0
+    for _ in range(40):
+        groups = sorted((Dealt(drawn.normal(size=5)) for _ in range(8)), key=lambda group: -group.scores.mean())
+        claims += verdict(groups[0], groups[-1], True, groups[1:-1]).told_apart
+    assert claims <= 6  # 2 of 40 are expected, and without the six between them 13 were
+
+
+class Dealt:
+    """Scores without runs."""
+
+    name = "dealt"
+
+    def __init__(self, scores: np.ndarray) -> None:
+        self.scores = scores
+
+    def values(self, by_score: bool) -> np.ndarray:
+        return self.scores
+
+
+def test_a_hopeless_third_group_does_not_hide_a_difference():
+    good, worse, hopeless = (Dealt(np.array([0.0, 1, 2, 3, 4]) - shift) for shift in (0, 10, 1000))
+    assert verdict(good, worse, True).told_apart
+    assert verdict(good, hopeless, True, [worse]).told_apart
+
+
 def test_too_few_seeds_never_give_a_verdict(tmp_path):
     runs = [*runs_of(tmp_path, "a", [-1, -1, -1]), *runs_of(tmp_path, "b", [-900, -900, -900], clip=0.1)]
     found = compare([read_run(path) for path in runs])

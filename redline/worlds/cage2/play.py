@@ -261,12 +261,11 @@ def _host(record: Any, host: int, words: str, colour: str, opacity: float) -> li
         Text(x + 9, y + 18, HOSTS[host], "ink", 13, weight=600, inside=True),
         Text(x + 9, y + 34, words, "ink", 12, inside=True, room=BOX_WIDTH - 14),
     ]
-    shapes += [Circle(x + 12 + 10 * k, y + BOX_HEIGHT, 3.6, "green") for k in range(len(decoys))]
     if _blue_host(record) == host:
         shapes.append(Box(x - 2, y - 2, BOX_WIDTH + 4, BOX_HEIGHT + 4, "blue", outlined=True, radius=8, line_width=3))
     if record.red_kind > DISCOVER_SYSTEMS and record.red_target == host:
         shapes.append(dashed(x - 4.5, y - 4.5, BOX_WIDTH + 9, BOX_HEIGHT + 9))
-    return shapes
+    return [*shapes, *(Circle(x + 12 + 10 * k, y + BOX_HEIGHT - 1, 3.6, "green") for k in range(len(decoys)))]
 
 
 def _blue_host(record: Any) -> int:

@@ -40,7 +40,7 @@ KEYS = (
 )
 
 
-class Held(NamedTuple):
+class AttackSeen(NamedTuple):
     """What is remembered of a test after a step."""
 
     network: AttackScenario
@@ -52,19 +52,19 @@ class Held(NamedTuple):
     gain: float
 
 
-def note(env: gym.Env) -> Held:
+def note(env: gym.Env) -> AttackSeen:
     """What the attacker knows and holds."""
     batch = env.unwrapped.batch  # type: ignore[attr-defined]
     record, words = batch.state.envs[0], batch.state.access[0]
     hosts = range(len(batch.network.hosts))
     access = tuple(int(words[h // HOSTS_PER_WORD]) >> 2 * (h % HOSTS_PER_WORD) & 3 for h in hosts)
     masks = int(record.discovered), int(record.found)
-    return Held(batch.network, *masks, access, int(record.missing), int(record.result), float(record.gain))
+    return AttackSeen(batch.network, *masks, access, int(record.missing), int(record.result), float(record.gain))
 
 
 def film(episode: WatchedEpisode) -> Film:
     """The episode with its map."""
-    held: list[Held] = [episode.start, *(step.note for step in episode.steps)]
+    held: list[AttackSeen] = [episode.start, *(step.note for step in episode.steps)]
     actions = tabulate(held[0].network, False).actions
     maps = [_Map(held[0].network, screen) for screen in SCREENS]
     frames = [_beginning(held[0], maps)]
@@ -74,7 +74,7 @@ def film(episode: WatchedEpisode) -> Film:
     return Film(title_of(episode), frames, scenes, list(_moments(held)), KEYS)
 
 
-def _beginning(now: Held, maps: Sequence[_Map]) -> Frame:
+def _beginning(now: AttackSeen, maps: Sequence[_Map]) -> Frame:
     public = ", ".join(str(subnet) for subnet in sorted(now.network.public))
     facts = [("attacker", f"on the internet, which reaches subnet {public}"), ("goals", _goals(now.network))]
     return Frame("The beginning", facts, layers=_layers(now, -1, maps), text=_text(now, -1))
@@ -85,7 +85,12 @@ def _goals(network: AttackScenario) -> str:
 
 
 def _frame(
-    episode: WatchedEpisode, t: int, step: WatchedStep, around: Sequence[Held], action: np.void, maps: Sequence[_Map]
+    episode: WatchedEpisode,
+    t: int,
+    step: WatchedStep,
+    around: Sequence[AttackSeen],
+    action: np.void,
+    maps: Sequence[_Map],
 ) -> Frame:
     before, now = around
     target = int(action["host"])
@@ -102,7 +107,7 @@ def _frame(
     )  # fmt: skip
 
 
-def _news(before: Held, now: Held, target: int) -> str:
+def _news(before: AttackSeen, now: AttackSeen, target: int) -> str:
     """What the step has brought."""
     found = [str(subnet) for subnet in range(len(now.network.subnets)) if now.found >> subnet & 1]
     news = [f"discovered subnet {', '.join(found)}"] if found else []
@@ -115,11 +120,11 @@ def _name(address: tuple[int, int]) -> str:
     return f"{address[0]}.{address[1]}"
 
 
-def _at(now: Held, host: int) -> str:
+def _at(now: AttackSeen, host: int) -> str:
     return _name(now.network.hosts[host].address)
 
 
-def _moments(held: Sequence[Held]) -> Iterator[Moment]:
+def _moments(held: Sequence[AttackSeen]) -> Iterator[Moment]:
     """The first foothold, subnets that were found, each goal."""
     goals = {h for h, host in enumerate(held[0].network.hosts) if host.address in held[0].network.sensitive}
     for t in range(1, len(held)):
@@ -190,7 +195,7 @@ def _outside_in(network: AttackScenario) -> list[int]:
     return order + [subnet for subnet in range(1, len(network.subnets)) if subnet not in seen]
 
 
-def _layers(now: Held, target: int, maps: Sequence[_Map]) -> dict[str, list[Shape]]:
+def _layers(now: AttackSeen, target: int, maps: Sequence[_Map]) -> dict[str, list[Shape]]:
     return {
         f"{each.screen} {_name(host.address)}": _box(now, h, host, h == target, *each.corner(host))
         for each in maps
@@ -198,7 +203,7 @@ def _layers(now: Held, target: int, maps: Sequence[_Map]) -> dict[str, list[Shap
     }
 
 
-def _box(now: Held, number: int, host: Host, targeted: bool, x: float, y: float) -> list[Shape]:
+def _box(now: AttackSeen, number: int, host: Host, targeted: bool, x: float, y: float) -> list[Shape]:
     known, access = now.discovered >> host.address[0] & 1, now.access[number]
     look = HELD_LOOKS[access] if known else UNKNOWN
     runs = ", ".join(sorted(host.services | host.processes)) or "nothing"
@@ -219,7 +224,7 @@ def _box(now: Held, number: int, host: Host, targeted: bool, x: float, y: float)
     return shapes
 
 
-def _text(now: Held, target: int) -> list[str]:
+def _text(now: AttackSeen, target: int) -> list[str]:
     """The hosts as a table, for a terminal; those that are not discovered are only counted."""
     lines = [f"{'host':<8}{'held as':<9}{'goal':<6}runs"]
     hidden = 0

@@ -400,7 +400,10 @@ def plan_tool(options: ClusterTool, route: Route | None = None, device: Device |
     for stages in types:
         _check_route(plan, stages)
     if not route.release_order or any(not 1 <= kind <= len(types) for kind in route.release_order):
-        raise RedlineError(f"Route {route.name!r} releases types {route.release_order} but has {len(types)} of them.")
+        raise RedlineError(
+            f"{route.name}: release_order is {list(route.release_order)}, but takes types from 1 to {len(types)}. "
+            f'Try "release_order": {list(range(1, len(types) + 1))}.'
+        )
     return replace(plan, types=types)
 
 

@@ -45,9 +45,13 @@ class Shop:
         """Refuse what is no job shop."""
         if not self.jobs or not all(self.jobs):
             raise RedlineError(f"The job shop {self.name!r} needs jobs with at least one operation each.")
-        for choices in (operation for job in self.jobs for operation in job):
-            if not choices or any(machine < 0 or duration < 0 for machine, duration in choices):
-                raise RedlineError(f"An operation of {self.name!r} makes no sense: {choices}.")
+        for j, job in enumerate(self.jobs):
+            for k, choices in enumerate(job):
+                if not choices or any(machine < 0 or duration < 0 for machine, duration in choices):
+                    raise RedlineError(
+                        f"{self.name!r}, job {j}: operation {k} makes no sense. It is given as {_shown(choices)}; machines "
+                        "and durations are 0 or more. Try 0 5: machine 0 for 5."
+                    )
         if self.releases and (len(self.releases) != len(self.jobs) or min(self.releases) < 0):
             raise RedlineError(f"{len(self.jobs)} jobs need {len(self.jobs)} release dates of 0 or more.")
 
@@ -156,7 +160,11 @@ def parse_shop(name: str, text: str) -> Shop:
     numbers = [[whole_number(word) for word in line] for line in lines]
     rows = [[number for number in line if number is not None] for line in numbers if None not in line]
     if not rows or len(rows[0]) < 2 or min(rows[0][:2]) < 1:
-        raise RedlineError(f"{name!r} is no job shop: its first line must give the numbers of jobs and machines.")
+        raise RedlineError(
+            f"{name!r} is no job shop: its first line must give the numbers of jobs and machines, as in 2 3."
+        )
+    if fraction := _fraction(lines):
+        raise RedlineError(f"{name!r} holds {fraction}, but takes whole numbers. Try {round(float(fraction))}.")
     (num_jobs, num_machines), body = rows[0][:2], rows[1:]
     if len(body) == num_jobs and all(len(row) % 2 == 0 for row in body):
         jobs = [list(zip(row[::2], row[1::2], strict=True)) for row in body]
@@ -168,9 +176,28 @@ def parse_shop(name: str, text: str) -> Shop:
             f"{name!r} announces {num_jobs} jobs on {num_machines} machines but has {len(body)} lines of numbers: give "
             "one line of machine-duration pairs per job, or a matrix of durations and one of machines."
         )
-    if any(not 0 <= machine < num_machines for job in jobs for machine, _ in job):
-        raise RedlineError(f"{name!r} uses a machine that is not one of its {num_machines}.")
+    counted_from = int(len(body) != num_jobs)
+    for j, job in enumerate(jobs):
+        for machine, _ in job:
+            if not 0 <= machine < num_machines:
+                raise RedlineError(
+                    f"{name!r}, job {j} uses a machine that is not one of its {num_machines}: {machine + counted_from}. "
+                    f"They are counted from {counted_from} here; try {num_machines - 1 + counted_from}."
+                )
     return Shop(name, _only_choices(jobs))
+
+
+def _fraction(lines: Sequence[Sequence[str]]) -> str:
+    """The first fraction in a line of numbers alone; nothing where there is none."""
+    for line in lines:
+        fractions = [word for word in line if "." in word]
+        if fractions and all(word.lstrip("-").replace(".", "", 1).isdecimal() for word in line):
+            return fractions[0]
+    return ""
+
+
+def _shown(choices: Sequence[tuple[int, int]]) -> str:
+    return " or ".join(f"{machine} {duration}" for machine, duration in choices) or "nothing"
 
 
 def parse_flexible(name: str, text: str) -> Shop:

@@ -79,8 +79,14 @@ def _timing(path: Path, given: str) -> dict[str, int]:
         data = json.loads(plain_file(side).read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise RedlineError(f"The timing file {side} cannot be read: {error}") from error
-    if not isinstance(data, dict) or any(type(value) is not int or value < 0 for value in data.values()):
-        raise RedlineError(f"The timing file {side} must map transition ids to whole durations of 0 or more.")
+    if not isinstance(data, dict):
+        raise RedlineError(f'The timing file {side} must map transitions to durations. Try {{"t1": 5}}.')
+    for transition, duration in data.items():
+        if type(duration) is not int or duration < 0:
+            raise RedlineError(
+                f"The timing file {side}: {transition} is {json.dumps(duration)}, but takes a whole duration of 0 or more. "
+                f'Try "{transition}": 5.'
+            )
     return data
 
 

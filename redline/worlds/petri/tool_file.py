@@ -175,7 +175,8 @@ def _check(name: str, where: str, data: Any, rules: Mapping[str, FieldRule]) -> 
     """Refuse fields that are missing, unknown or of the wrong kind."""
     at = f"{where}." if where else ""
     if not isinstance(data, dict):
-        raise RedlineError(f"{name}: {where or 'the file'} holds {_shown(data)}, but an object is needed there.")
+        hint = "" if where else f" Write one to start from: redline envs petri --template my-{name}.json"
+        raise RedlineError(f"{name}: {where or 'the file'} holds {_shown(data)}, but an object is needed there.{hint}")
     for field in data:
         if field not in rules:
             raise unknown(f"field of {name}:", f"{at}{field}", [f"{at}{known}" for known in rules])
@@ -208,7 +209,12 @@ def _check_stages(name: str, where: str, stages: Any) -> None:
 
 
 def _check_references(name: str, data: Mapping[str, Any]) -> None:
-    """Refuse names of places that there are not."""
+    """Refuse names of places and robots that there are not."""
+    for place, each in data["places"].items():
+        for side in ("loaded_by", "unloaded_by"):
+            for robot in each.get(side, []):
+                if robot not in data["robots"]:
+                    raise unknown(f"robot in {name}: places.{place}.{side}:", robot, data["robots"])
     lists: dict[str, Sequence[str]] = {f"robots.{key}.reach": each["reach"] for key, each in data["robots"].items()}
     lists |= {side: data.get(side, []) for side in ("before", "after")}
     for k, stages in enumerate(data["types"]):

@@ -579,8 +579,10 @@ def test_a_timing_file_that_makes_no_sense_is_refused(tmp_path, timing):
         ("two jobs\n", "its first line"),
         ("2 2\n0 3 1 4\n", "announces 2 jobs on 2 machines but has 1 lines"),
         ("1 2\n0 3 1\n", "announces 1 jobs"),
-        ("1 2\n0 3 2 4\n", "uses a machine that is not one of its 2"),
-        ("1 1\n0 -3\n", "makes no sense"),
+        ("1 2\n0 3 2 4\n", "job 0 uses a machine that is not one of its 2: 2. They are counted from 0 here; try 1"),
+        ("1 2\n3 4\n1 3\n", "job 0 uses a machine that is not one of its 2: 3. They are counted from 1 here; try 2"),
+        ("1 1\n0 -3\n", "job 0: operation 0 makes no sense. It is given as 0 -3"),
+        ("1 1\n0 2.5\n", "holds 2.5, but takes whole numbers. Try 2"),
     ],
 )
 def test_a_job_shop_that_makes_no_sense_is_refused(text, words):
