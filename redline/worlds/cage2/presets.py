@@ -72,5 +72,7 @@ def champion(asked: TrainConfig) -> list[PlanStage]:
         plan.improve(),
         plan.ppo("polish", 18_000_000, FINE),
         plan.improve(rounds=2),
+        plan.ppo("finish", 12_000_000, FINE),
+        plan.improve(rounds=2),
     ]
     return seeded(stages, asked.seed)
