@@ -27,7 +27,7 @@ from redline.runs import REPORT, Run
 from redline.signals import Interrupt, exit_code_of, held_back
 from redline.timing.progress import heard_by
 from redline.worlds.naming import with_query
-from redline.worlds.registry import default_world, find_world, require_known
+from redline.worlds.registry import default_world, find_world, require_known, shipped_policies
 from redline.worlds.world import Answer, Say, World
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class Folder:
     resume: Path | None = None
     """Go on with this run (or from this checkpoint of one), with its own settings; --total-steps goes on past its end."""
     from_run: Annotated[Path | None, tyro.conf.arg(aliases=["--from"])] = None
-    """Begin with the weights of this run or checkpoint; inputs are matched by name, and new ones count for nothing."""
+    """Begin with the weights of this run or checkpoint, or of a policy that comes with its world, by its name; inputs are
+    matched by name, and new ones count for nothing."""
     trust: bool = False
     """Begin with (--from) or go on with (--resume) what a run names, though it was not made by you."""
     eval_episodes: int | None = None
@@ -290,7 +291,8 @@ def _begun(config: TrainConfig, folder: Folder, saving: Saving, say: Say, claims
     warm_up(config)
     trainer = trainer_for(config)
     if folder.from_run is not None:
-        say(adopt_weights(trainer, folder.from_run, folder.trust))
+        named = shipped_policies().get(str(folder.from_run), folder.from_run)
+        say(adopt_weights(trainer, named, folder.trust))
     data = config_to_json(trainer.config)
     claims.enter_context(held_back())  # from here on there is a run to leave in order
     found = (

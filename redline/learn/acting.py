@@ -25,7 +25,7 @@ from redline.timing.stopwatch import Stopwatch
 from redline.worlds.batch import encoding_of
 from redline.worlds.play_on import Answers
 
-REPEATS_WORTH_FINDING = 2.0
+REPEATS_WORTH_FINDING = 1.25
 """Steps per distinct observation below which looking up is given up, until it is tried again."""
 TRY_AGAIN = 20
 """Updates between two tries: a policy that has made up its mind meets the same observations again and again."""

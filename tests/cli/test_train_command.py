@@ -155,6 +155,16 @@ def test_a_run_begins_with_the_weights_of_another(run, tmp_path):
     assert np.array_equal(redline.load(path).probabilities(obs), redline.load(run.path).probabilities(obs))
 
 
+def test_a_run_begins_with_the_weights_of_a_policy_that_comes_with_its_world(tmp_path):
+    champion = redline.load("champion")
+    options = [f"--{key.replace('_', '-')}={value}" for key, value in champion.config.env_options.items()]
+    path = tmp_path / "next"
+    begun = [*SMALL, "--eval-episodes", "0", "--lr", "0", "--from", "champion", "--run-dir", str(path)]
+    assert main(["train", champion.config.env, *options, *begun]) == 0
+    obs = np.random.default_rng(0).integers(0, 2, (4, 119)).astype(np.int8)
+    assert np.array_equal(redline.load(path).probabilities(obs), champion.probabilities(obs))
+
+
 def test_inputs_are_matched_by_name_where_the_observation_has_grown(tmp_path, capsys):
     name, steps = default_world().name, [*SMALL, "--eval-episodes", "0"]
     assert main(["train", name, *steps, "--run-dir", str(tmp_path / "table")]) == 0

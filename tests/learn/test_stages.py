@@ -88,6 +88,13 @@ def test_rules_are_those_of_the_board_unless_others_are_asked_for():
     assert rules("rules=final") == "final"
 
 
+def test_nothing_that_helps_in_training_counts_where_policies_are_judged():
+    for stage in champion(TrainConfig("cage2")):
+        judged = {**stage.config.env_options, **(stage.guard.env_options if stage.guard else {})}
+        if stage.improve is not None or stage.guard is not None:
+            assert not any(judged.get(name, 0.0) for name in ("tidy", "accidents", "restore_rebate"))
+
+
 def test_stages_have_seeds_of_their_own_and_follow_from_that_of_the_plan():
     seeds = [stage.config.seed for stage in champion(TrainConfig("cage2", seed=5))]
     assert len(set(seeds)) == len(seeds)

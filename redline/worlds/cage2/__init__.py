@@ -30,7 +30,7 @@ CAGE2 = World(
         "champion": Preset(
             "the same, as good as we know how to make it, in ten minutes",
             Named(f"{_HERE}.presets:champion"),
-            takes=("rules", "red_agent", "observation", "wrapper", "green_agent"),
+            takes=("rules", "red_agent", "observation", "forget", "wrapper", "green_agent"),
             grade=_PROTOCOL,
         ),
     },

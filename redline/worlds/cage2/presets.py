@@ -8,13 +8,15 @@ from typing import Any
 from redline.learn.config import PPOConfig, TrainConfig
 from redline.learn.improvement import Improvement
 from redline.learn.stages import Guard, PlanStage, seeded
-from redline.worlds.cage2.protocol import LENGTHS
+from redline.worlds.cage2.protocol import LENGTHS, PLAIN
 
 BOTH = "B_lineAgent,RedMeanderAgent"
 BOARD = "leaderboard"
 """The rules to train under where none are named: those of the published board."""
 TIDY = 0.003
-GUARD = Guard(lengths=LENGTHS, env_options={"tidy": 0.0})
+TRYING = {"accidents": 0.02, "restore_rebate": 0.3}
+"""What makes a defender find out what Restore is good for: some happen by themselves, and all are cheaper."""
+GUARD = Guard(lengths=LENGTHS, env_options=PLAIN)
 WIDE = PPOConfig(learning_rate=3e-3, epochs=6, target_kl=0.03, entropy=0.004, anneal_entropy=True)
 FINE = replace(WIDE, learning_rate=2e-3, entropy=0.002)
 
@@ -33,6 +35,10 @@ class _Plan:
     def ppo(self, name: str, steps: int, how: PPOConfig, heat: float = 1.0) -> PlanStage:
         """PPO on everything that Blue remembers."""
         return PlanStage(name, self._config(steps, 1024, how, tidy=TIDY), heat=heat, guard=GUARD)
+
+    def trying(self, name: str, steps: int) -> PlanStage:
+        """PPO that tries things out. It need not end better than it began: the stages that follow make use of it."""
+        return PlanStage(name, self._config(steps, 1024, WIDE, tidy=TIDY, **TRYING), heat=0.6)
 
     def improve(self, **settings: Any) -> PlanStage:
         """Improvement by rollouts, which knows that a reward counts for every official length that it falls into."""
@@ -60,11 +66,13 @@ def champion(asked: TrainConfig) -> list[PlanStage]:
     plan = _Plan(asked)
     stages = [
         plan.table(12_000_000),
-        plan.ppo("memory", 28_000_000, WIDE, heat=0.6),
+        plan.ppo("memory", 24_000_000, WIDE, heat=0.6),
         plan.improve(),
-        plan.ppo("again", 18_000_000, FINE),
+        plan.trying("again", 14_000_000),
         plan.improve(),
         plan.ppo("polish", 18_000_000, FINE),
+        plan.improve(rounds=2),
+        plan.ppo("finish", 12_000_000, FINE),
         plan.improve(rounds=2),
     ]
     return seeded(stages, asked.seed)

@@ -25,6 +25,8 @@ from redline.worlds.world import Answer, Command, Say
 
 LENGTHS = (30, 50, 100)
 """Episode lengths of the official protocol."""
+PLAIN: dict[str, Any] = {"alignment_lambda": 0.0, "tidy": 0.0, "restore_rebate": 0.0, "accidents": 0.0}
+"""Scores are the environment's own reward: neither obedience nor tidiness counts, and nothing comes for nothing."""
 BATCH = 1000  # episodes played side by side
 _SHORT = {"B_lineAgent": "B_line", "RedMeanderAgent": "Meander", "SleepAgent": "Sleep"}
 
@@ -120,10 +122,7 @@ def evaluate_cage2(
     for rules in rule_sets:
         for length in lengths:
             for agent in red_agents:
-                # scores are the environment's own reward: neither obedience nor tidiness counts here
-                setting = dataclasses.replace(
-                    scenario, rules=rules, max_steps=length, red_agent=agent, alignment_lambda=0.0, tidy=0.0
-                )
+                setting = dataclasses.replace(scenario, rules=rules, max_steps=length, red_agent=agent, **PLAIN)
                 found = score(_returns(player, setting, episodes, seed, deterministic))
                 scores.append(SettingScore(rules, agent, length, **dataclasses.asdict(found)))
     return scores

@@ -115,6 +115,49 @@ def test_the_truth_tells_apart_what_the_table_does_not():
     assert (shown[:, root[1]] == (env.true_state().access[:, 9] == 2)).all()
 
 
+def test_the_truth_is_the_same_where_the_future_is():
+    """Analyse tells Blue something and changes nothing else, so the truth after it is that after Sleep."""
+    analyse, sleep = ACTION_NAMES.index("Analyse User1"), 0
+    envs = [Cage2VectorEnv(64, observation="truth", actions="useful", **BUSY) for _ in range(2)]
+    for env in envs:
+        env.reset(seed=2)
+    for _ in range(30):
+        shown = [env.step(np.full(64, action))[0] for env, action in zip(envs, (analyse, sleep), strict=True)]
+        assert (shown[0] == shown[1]).all()
+    assert (envs[0].state.table != envs[1].state.table).any()
+
+
+def test_a_forgotten_field_reads_zero_and_nothing_else_changes():
+    options = {**BUSY, "observation": "memory", "actions": "useful"}
+    all_of_it, less = (
+        Cage2VectorEnv(NUM_ENVS, **options),
+        Cage2VectorEnv(NUM_ENVS, forget="age, was_scanned", **options),
+    )
+    all_of_it.reset(seed=3)
+    less.reset(seed=3)
+    gone = np.array([name.startswith("event.age") or name.endswith("was_scanned") for name in INPUTS])
+    for choices in script(len(ACTION_NAMES)):
+        (shown, *_), (left, *_) = all_of_it.step(choices), less.step(choices)
+        assert (left == np.where(gone, 0, shown)).all()
+    assert shown[:, gone].any()
+
+
+def test_a_field_that_is_not_remembered_cannot_be_forgotten():
+    with pytest.raises(RedlineError, match="field to forget"):
+        Cage2VectorEnv(1, observation="memory", forget="ages")
+
+
+def test_an_accident_restores_a_host_in_place_of_blues_action_and_costs_nothing():
+    env = Cage2VectorEnv(256, red_agent="SleepAgent", actions="useful", observation="memory", accidents=0.5)
+    env.reset(seed=0)
+    _, rewards, *_ = env.step(np.zeros(256, np.int64))
+    restored = env.state.last_action >= 132
+    assert 90 < restored.sum() < 166
+    assert (env.state.last_action[~restored] == 0).all()
+    assert len(np.unique(env.state.last_action[restored])) == 8  # every host that is worth one
+    assert (rewards == 0.0).all()
+
+
 def test_records_of_earlier_versions_go_on():
     env = Cage2VectorEnv(3)
     env.reset(seed=1)

@@ -34,6 +34,7 @@ from redline.worlds.cage2.rules.scenario import (
     DECOY_HOSTS,
     DECOY_NEEDS,
     DECOYS_BY_WORTH,
+    DEFENDED,
     FALSE,
     FOOTHOLD,
     FULL,
@@ -231,7 +232,12 @@ def advance(state, i, action, settings, packed, final_packed, final_lost):
     workflow the reward includes what obedience pays, and with `tidy` what needless acts cost; `final_lost` never does.
     """
     env = state[i]
-    paid = pay_for_fix(env, action, settings) if settings.workflow else 0.0
+    paid = 0.0
+    if settings.accidents > 0.0 and uniform(env) < settings.accidents:
+        action = BLUE_RESTORE + int(DEFENDED[int(uniform(env) * len(DEFENDED))])
+        paid = RESTORE_COST / 10.0 - settings.rebate
+    if settings.workflow:
+        paid += pay_for_fix(env, action, settings)
     lost = play(env, action, settings)
     observe(env, settings, packed, i)
     ended = env.clock == settings.max_steps
@@ -240,6 +246,8 @@ def advance(state, i, action, settings, packed, final_packed, final_lost):
         close_account(env)
     if action != BLUE_SLEEP:
         paid -= settings.tidy
+    if action >= BLUE_RESTORE:
+        paid += settings.rebate
     if ended:
         # word by word: slices count references, and threads would contend for the count
         for k in range(packed.shape[1]):

@@ -13,7 +13,7 @@ import numpy as np
 from redline.compiled.speed import kernel
 from redline.worlds.cage2.rules.draws import count_bits
 from redline.worlds.cage2.rules.memory import pack_memory, remember
-from redline.worlds.cage2.rules.remembered import MEMORY_TABLE, PLACES
+from redline.worlds.cage2.rules.remembered import MEMORY_WORDS, PLACES
 from redline.worlds.cage2.rules.scenario import (
     BLUE_ANALYSE,
     DECOYS,
@@ -144,11 +144,13 @@ def observe(env, settings, packed, i):
     elif settings.observation == MEMORY:
         remember(env, settings.leaderboard)
         pack_memory(env, packed, i)
-    elif settings.observation == TRUTH:
+    if settings.observation == TRUTH:
         pack_truth(env, packed, i)
-    packed[i, 0] = env.table | env.activity
+    else:
+        packed[i, 0] = env.table | env.activity
     if settings.observation == MEMORY:
-        packed[i, 0] &= MEMORY_TABLE
+        for k in range(MEMORY_WORDS):
+            packed[i, k] &= settings.kept[k]
 
 
 @kernel
@@ -180,7 +182,7 @@ def _fields(scenario: Scenario) -> list[Field]:
     if scenario.observation == "memory":
         return [Field(*place) for place in PLACES]
     if scenario.observation == "truth":
-        return table + truth_fields()
+        return truth_fields()
     if scenario.observation == "table+scan":
         return table + [Field(f"{HOSTS[h]}.scanned", 1, 2 * k, 2, high=2) for k, h in enumerate(SCAN_HOSTS)]
     tables = scenario.history

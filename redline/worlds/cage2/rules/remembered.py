@@ -6,6 +6,7 @@ began. A bit per statement; counts are thermometers (the first `n` of their bits
 
 from __future__ import annotations
 
+from redline.errors import unknown
 from redline.worlds.cage2.rules.scenario import DECOY_ROOM, FOOTHOLD, HOSTS, NUM_HOSTS
 
 DEFENDER = 0
@@ -63,4 +64,25 @@ PLACES: tuple[tuple[str, int, int], ...] = (
 )
 """Every number of the observation `memory` in order: name, word, bit."""
 MEMORY_WORDS = 3
-MEMORY_TABLE = sum(1 << shift for _, word, shift in PLACES if word == 0)
+FIELDS = (
+    "decoys", "was_scanned", "was_restored", "decoys_when_scanned", "event", "age", "same_host", "attack_before",
+    "entered_unseen",
+)  # fmt: skip
+"""What is remembered beside the table, by the last word of its names; `event` is all of the latest event."""
+
+
+def kept_bits(forgotten: tuple[str, ...]) -> tuple[int, int, int]:
+    """A mask for each word, with the bits of all fields but the forgotten ones."""
+    for name in forgotten:
+        if name not in FIELDS:
+            raise unknown("field to forget", name, FIELDS)
+    masks = [0] * MEMORY_WORDS
+    for name, word, shift in PLACES:
+        masks[word] |= (not {*_parts(name)} & {*forgotten}) << shift
+    first, second, third = masks
+    return first, second, third
+
+
+def _parts(name: str) -> list[str]:
+    """The words of a name, without counts: `event.age>1` is `event` and `age`."""
+    return name.partition(">")[0].split(".")

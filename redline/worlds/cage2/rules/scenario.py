@@ -142,6 +142,8 @@ NUM_REDUCED_ACTIONS = REDUCED_DECOY + NUM_HOSTS
 DECOY_ROOM = {1: 3, 2: 1, 3: 1, 7: 3, 9: 4, 10: 4}
 """Decoys that a host takes, for each that is worth any: Enterprise0-2, Op_Server0, User1 and User2."""
 _DEFENDED, _OP_HOSTS = (1, 2, 3, 7, 9, 10, 11, 12), (4, 5, 6)
+DEFENDED = np.array(_DEFENDED, np.int8)
+"""Hosts that are worth a Restore."""
 USEFUL = np.array(
     [
         BLUE_SLEEP,
@@ -184,6 +186,9 @@ class Settings(NamedTuple):
     penalty: float
     count_foothold: bool
     tidy: float
+    rebate: float
+    accidents: float
+    kept: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -208,8 +213,17 @@ class Scenario:
     actions: str = "all"
     """all (145), reduced (54): one action per host that deploys its next best decoy, or useful (37): those of them that
     ever help."""
+    forget: str = ""
+    """With the observation memory: fields to leave out, joined by commas, to see what they are worth (decoys, was_scanned,
+    was_restored, decoys_when_scanned, event, age, same_host, attack_before, entered_unseen). They read 0."""
     tidy: float = 0.0
     """Cost of every action but Sleep, to train a defender that does nothing without need. No score counts it."""
+    restore_rebate: float = 0.0
+    """Part of a Restore's cost that is given back, to train a defender that finds out what it is good for. No score
+    counts it."""
+    accidents: float = 0.0
+    """Chance of a step in which a host is restored by accident, free of charge, in place of Blue's action: who trains with
+    it learns what to do after a Restore before finding out when to use one. No score is played with it."""
     workflow: str = ""
     """Order of repair to obey, all five types joined by commas (defender, enterprise, op_server, op_host, user)."""
     alignment_lambda: float = 30.0
@@ -232,6 +246,9 @@ class Scenario:
         _require("action set", self.actions, tuple(ACTIONS))
         if not 0 <= self.tidy <= 1:
             raise RedlineError(f"--tidy {self.tidy:g} cannot work: it must be 0 to 1. Try --tidy 0.003.")
+        for name, value, good in (("restore-rebate", self.restore_rebate, 0.3), ("accidents", self.accidents, 0.02)):
+            if not 0 <= value <= 1:
+                raise RedlineError(f"--{name} {value:g} cannot work: it must be 0 to 1. Try --{name} {good}.")
         parse_order(self.workflow or ",".join(TYPES))
         if self.max_steps < 0:
             raise RedlineError(f"An episode of {self.max_steps} steps cannot be played. Try --max-steps 100.")
@@ -244,12 +261,19 @@ class Scenario:
         return tuple(name.strip() for name in self.red_agent.split(","))
 
     @property
+    def forgotten(self) -> tuple[str, ...]:
+        """The fields of its memory that Blue goes without."""
+        return tuple(name.strip() for name in self.forget.split(",") if name.strip())
+
+    @property
     def num_actions(self) -> int:
         """How many actions Blue chooses from."""
         return ACTIONS[self.actions]
 
     def settings(self) -> Settings:
         """The scenario as numbers for the kernel."""
+        from redline.worlds.cage2.rules.remembered import kept_bits
+
         agents = self.red_agents
         return Settings(
             leaderboard=self.rules == "leaderboard",
@@ -266,6 +290,9 @@ class Scenario:
             penalty=float(self.alignment_lambda * self.violation_penalty),
             count_foothold=self.count_foothold,
             tidy=float(self.tidy),
+            rebate=float(self.restore_rebate),
+            accidents=float(self.accidents),
+            kept=kept_bits(self.forgotten),
         )
 
 

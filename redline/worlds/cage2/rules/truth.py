@@ -1,17 +1,21 @@
-"""The observation `truth`: all that the rules know. Nobody may play with it; it shows what knowing everything is worth."""
+"""The observation `truth`: what Red holds, knows and plans. Nobody may play with it; it shows what that would be worth.
+
+Only what the future depends on is shown, so that observations repeat: neither Blue's table, which knows less, nor malware,
+which only Analyse looks for, nor what Red knows where its agent never asks.
+"""
 
 from __future__ import annotations
 
 from redline.compiled.speed import kernel
 from redline.worlds.cage2.rules.draws import count_bits
 from redline.worlds.cage2.rules.memory import thermometer
-from redline.worlds.cage2.rules.scenario import HOSTS, NUM_HOSTS, PORTS, RED_AGENTS
+from redline.worlds.cage2.rules.scenario import HOSTS, MEANDER, NUM_HOSTS, PORTS, RED_AGENTS
 from redline.worlds.encoding import Field
 
 MOST_DECOYS = 4
 PORTS_PER_WORD = 7  # hosts whose eight remembered ports share a word
 NUM_STAGES = 15
-STAGE_AT, TARGET_AT, SUCCESS_AT, OT_AT, FLAGS_AT, SUBNETS_AT, SWEPT_AT, AGENT_AT = 13, 28, 32, 35, 38, 41, 44, 47
+TARGET_AT, SUCCESS_AT, OT_AT, FLAGS_AT, SUBNETS_AT, SWEPT_AT, AGENT_AT = 15, 19, 22, 25, 28, 31, 34
 OP_SERVER_STAGE = 12  # whether B_line has tried it changes what it does next
 
 
@@ -23,7 +27,7 @@ def bit_of(index):
 
 @kernel
 def pack_truth(env, packed, i):
-    """Write all that the rules know of env `i` into its words."""
+    """Write all that matters to the future of env `i` into its words."""
     decoys = low = high = 0
     for host in range(NUM_HOSTS):
         decoys |= thermometer(count_bits(int(env.decoys[host])), MOST_DECOYS) << (MOST_DECOYS * host)
@@ -31,13 +35,14 @@ def pack_truth(env, packed, i):
             low |= int(env.ports[host]) << (8 * host)
         else:
             high |= int(env.ports[host]) << (8 * (host - PORTS_PER_WORD))
-    packed[i, 1] = four(env.seen, env.unseen, env.root, env.malware)
-    packed[i, 2] = decoys
-    packed[i, 3] = low
-    packed[i, 4] = high
-    packed[i, 5] = four(env.known_hosts, env.known_names, env.scanned, env.exploited)
-    packed[i, 6] = four(env.escalated, env.mapped, env.dead_mail, bit_of(int(env.last_exploited)))
-    packed[i, 7] = mind(env)
+    asks = int(env.red_agent == MEANDER)  # B_line follows its plan, whatever it knows
+    packed[i, 0] = four(env.seen, env.unseen, env.root, env.dead_mail)
+    packed[i, 1] = decoys
+    packed[i, 2] = low
+    packed[i, 3] = high
+    packed[i, 4] = four(asks * env.known_hosts, asks * env.known_names, env.scanned, env.exploited)
+    packed[i, 5] = four(env.escalated, env.mapped, bit_of(int(env.last_exploited)), bit_of(int(env.last_escalated)))
+    packed[i, 6] = mind(env, asks)
 
 
 @kernel
@@ -47,28 +52,28 @@ def four(first, second, third, last):
 
 
 @kernel
-def mind(env):
+def mind(env, asks):
     """What Red is up to."""
     target = bit_of(int(env.target) - 9) if env.target >= 9 else 0
     flags = int(env.knows_ot) | (((int(env.issued) >> OP_SERVER_STAGE) & 1) << 1) | (int(env.scan_empty) << 2)
     return (
-        bit_of(int(env.last_escalated)) | (bit_of(int(env.stage)) << STAGE_AT) | (target << TARGET_AT)
+        bit_of(int(env.stage)) | (target << TARGET_AT)
         | (bit_of(int(env.red_success)) << SUCCESS_AT) | (bit_of(int(env.ot)) << OT_AT) | (flags << FLAGS_AT)
-        | (int(env.known_subnets) << SUBNETS_AT) | (int(env.swept) << SWEPT_AT)
+        | (asks * int(env.known_subnets) << SUBNETS_AT) | (int(env.swept) << SWEPT_AT)
         | (bit_of(int(env.red_agent)) << AGENT_AT)
     )  # fmt: skip
 
 
 def truth_fields() -> list[Field]:
-    """Names and places of the numbers behind the table."""
-    fields = _of_hosts(1, "seen", "unseen", "root", "malware")
-    fields += [Field(f"{host}.decoys>{k}", 2, MOST_DECOYS * h + k) for h, host in enumerate(HOSTS) for k in range(4)]
+    """Names and places of the numbers."""
+    fields = _of_hosts(0, "seen", "unseen", "root", "dead_mail")
+    fields += [Field(f"{host}.decoys>{k}", 1, MOST_DECOYS * h + k) for h, host in enumerate(HOSTS) for k in range(4)]
     for h, host in enumerate(HOSTS):
-        word, place = 3 + h // PORTS_PER_WORD, h % PORTS_PER_WORD
+        word, place = 2 + h // PORTS_PER_WORD, h % PORTS_PER_WORD
         fields += [Field(f"{host}.red_knows_{port}", word, 8 * place + p) for p, port in enumerate(PORTS[:8])]
-    fields += _of_hosts(5, "known", "named", "scanned", "exploited")
-    fields += _of_hosts(6, "escalated", "mapped", "dead_mail", "just_exploited")
-    return fields + [Field(f"red.{name}", 7, k) for k, name in enumerate(_mind_names())]
+    fields += _of_hosts(4, "known", "named", "scanned", "exploited")
+    fields += _of_hosts(5, "escalated", "mapped", "just_exploited", "just_escalated")
+    return fields + [Field(f"red.{name}", 6, k) for k, name in enumerate(_mind_names())]
 
 
 def _of_hosts(word: int, *what: str) -> list[Field]:
@@ -79,7 +84,6 @@ def _of_hosts(word: int, *what: str) -> list[Field]:
 
 def _mind_names() -> list[str]:
     return [
-        *(f"just_escalated.{host}" for host in HOSTS),
         *(f"stage{k}" for k in range(NUM_STAGES)),
         *(f"target.{host}" for host in HOSTS[9:]),
         "failed", "succeeded", "success_unknown", "ot_running", "ot_stopped", "ot_unstoppable", "knows_ot",
