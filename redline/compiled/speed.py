@@ -116,7 +116,8 @@ def spared(compiled: Any, never: Callable[[Any], bool]) -> Any:
     """
     if not isinstance(compiled, Dispatcher):  # under NUMBA_DISABLE_JIT
         return compiled
-    rule, nothing = compiled, _nothing(compiled.py_func.__code__.co_argcount)
+    rule: Any = compiled
+    nothing = _nothing(rule.py_func.__code__.co_argcount)
     template, overload = rule.get_call_template, rule.get_overload
     rule.get_call_template = lambda args, kws: (nothing.get_call_template if never(args[0]) else template)(args, kws)
     rule.get_overload = lambda args: (nothing.get_overload if never(args[0]) else overload)(args)
