@@ -12,7 +12,7 @@ from redline.engines.spec import Spec
 from redline.engines.workers.episode_player import EpisodePlayer, EpisodeTask, TaskAnswer
 from redline.engines.workers.fork_server import end_with_main, fork_server, from_fork_server, require_files
 from redline.engines.workers.shared_memory import SharedMemory
-from redline.engines.workers.status import RESET, STEP, StatusBoard, cells_of, status_in
+from redline.engines.workers.status import RESET, STEP, StatusBoard, Wakefulness, cells_of, status_in
 from redline.errors import RedlineError
 from redline.processes import PoolProcess, ProcessDeath, ProcessPool
 
@@ -33,7 +33,7 @@ class PoolWorkers:
         self._pool: ProcessPool[TaskAnswer] = ProcessPool(fork_server(), from_fork_server)
         self.processes: dict[int, PoolProcess] = {}
         self._worker_of: dict[Future[TaskAnswer], int] = {}
-        self._asked_ns = [0] * num_workers
+        self._asked_ns, self._awake = [0] * num_workers, Wakefulness()
         self._hung: dict[int, str] = {}
 
     def start(self, worker: int) -> None:
@@ -76,7 +76,7 @@ class PoolWorkers:
         status, deadline = self._board.status[worker], self._faults.deadline
         at_env = status.phase in (RESET, STEP)  # else it makes an env, or thinks
         limit = deadline if at_env else max(deadline, self._faults.start_deadline)
-        if status.silent_seconds(self._asked_ns[worker]) <= limit or worker in self._hung:
+        if status.silent_seconds(self._asked_ns[worker], self._awake.look()) <= limit or worker in self._hung:
             return False
         self._hung[worker] = f"hung for {limit:g} s{' (--step-deadline)' if at_env else ''} and was killed"
         self.processes[worker].kill()

@@ -31,6 +31,7 @@ from redline.engines import Collecting, Engine, Faults, episodes, faults, make_e
 from redline.engines.faults import Death, EnvTrouble, Failure, Supervisor  # noqa: E402
 from redline.engines.lockstep import Lockstep  # noqa: E402
 from redline.engines.workers import fork_server, parent  # noqa: E402
+from redline.engines.workers.status import STEP, Wakefulness, WorkerStatus  # noqa: E402
 from redline.errors import RedlineError  # noqa: E402
 from redline.rollout import Rollout  # noqa: E402
 from redline.timing.stopwatch import Stopwatch  # noqa: E402
@@ -379,6 +380,20 @@ def test_pauses_between_restarts_grow_and_have_an_end():
     supervisor.finished([0])
     supervisor.decide(Death(0, 1, "was killed by SIGKILL", 0), [0], 1)
     assert pauses[-1] == 0.0 and supervisor.lost_episodes == 13
+
+
+def test_who_was_stopped_blames_nobody_for_having_been_silent(monkeypatch):
+    clock = [0]
+    monkeypatch.setattr("redline.engines.workers.status.time.monotonic_ns", lambda: clock[0])
+    awake, status = Wakefulness(), WorkerStatus()
+    status.at(0, STEP)
+    for second in range(1, 31):
+        clock[0] = int(second * 1e9)
+        assert round(status.silent_seconds(0, awake.look()), 6) == second
+    clock[0] += int(1000e9)  # all of us were stopped, as by a batch system
+    assert status.silent_seconds(0, awake.look()) == 0.0
+    clock[0] += int(1e9)
+    assert round(status.silent_seconds(0, awake.look()), 6) == 1.0
 
 
 def test_no_two_lives_share_a_seed():

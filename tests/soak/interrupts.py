@@ -20,7 +20,7 @@ from pathlib import Path
 
 SIGNALS = (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TIMES = (1, 2)
-PATIENCE = 120.0
+PATIENCE = 300.0
 SMALL = ["--num-envs", "4", "--num-steps", "25", "--workers", "2", "--hidden", "8"]
 STARTING = 0.15
 """Seconds in which Python itself starts, and has its own way with signals."""

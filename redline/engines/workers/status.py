@@ -13,6 +13,8 @@ MAKE, RESET, STEP = 1, 2, 3
 PHASES = {0: "", MAKE: "making it", RESET: "reset", STEP: "step"}
 NO_ACTION = -(2**63)
 Cells = MutableSequence[int] | memoryview
+STOPPED_SECONDS = 5.0
+"""Who does not look around for so long was stopped, or had better things to do."""
 
 
 class Doing(NamedTuple):
@@ -49,10 +51,13 @@ class WorkerStatus:
         self.idle()
         self.at_stake = 0
 
-    def silent_seconds(self, asked_ns: int) -> float:
-        """Time since the last sign of life: since the present step or reset began, or since the process was asked."""
+    def silent_seconds(self, asked_ns: int, awake_ns: int = 0) -> float:
+        """Time since the last sign of life: since the present step or reset began, or since the process was asked.
+
+        Nothing counts that was before `awake_ns`, when whoever asks was not awake.
+        """
         since = self.cells[1] if self.cells[4] else max(self.cells[1], asked_ns)
-        return (time.monotonic_ns() - since) * 1e-9
+        return (time.monotonic_ns() - max(since, awake_ns)) * 1e-9
 
     @property
     def phase(self) -> int:
@@ -73,6 +78,24 @@ class WorkerStatus:
     @at_stake.setter
     def at_stake(self, episodes: int) -> None:
         self.cells[5] = episodes
+
+
+class Wakefulness:
+    """Notices that this very process was stopped for a while, as by Ctrl-Z or a batch system that suspends its jobs.
+
+    Workers may have been stopped with it, so their silence means nothing.
+    """
+
+    def __init__(self) -> None:
+        self._looked = self.since_ns = time.monotonic_ns()
+
+    def look(self) -> int:
+        """Called every second or so: since when, in nanoseconds, this process has been awake."""
+        now = time.monotonic_ns()
+        if now - self._looked > STOPPED_SECONDS * 1e9:
+            self.since_ns = now
+        self._looked = now
+        return self.since_ns
 
 
 class StatusBoard:

@@ -22,8 +22,9 @@ def env() -> Cage4VectorEnv:
     return env
 
 
-def test_every_field_is_declared(env: Cage4VectorEnv) -> None:
-    assert env.undeclared_fields() == []
+@pytest.mark.parametrize("face", ["flat", "memory"])
+def test_every_field_is_declared(face: str) -> None:
+    assert Cage4VectorEnv(1, face=face).undeclared_fields() == []
 
 
 @pytest.mark.parametrize("red_agent", ["FiniteStateRedAgent", "DiscoveryFSRed", "SleepAgent"])
@@ -34,6 +35,19 @@ def test_whatever_play_comes_to_is_let_through(red_agent: str) -> None:
         infos = env.step(pick_allowed(infos["action_mask"], random))[-1]
         if t % 10 == 0:
             env.restore(env.snapshot())
+
+
+def test_whatever_defenders_remember_is_let_through_and_nothing_else() -> None:
+    env, random = Cage4VectorEnv(8, steps=70, face="memory"), np.random.default_rng(1)
+    _, infos = env.reset(seed=1)
+    for t in range(150):
+        infos = env.step(pick_allowed(infos["action_mask"], random))[-1]
+        if t % 10 == 0:
+            env.restore(env.snapshot())
+    snapshot = env.snapshot()
+    snapshot["words"].reshape(8, -1)[5, 7] = 0x80  # the highest byte of a word
+    with pytest.raises(RedlineError, match="The saved words holds -9223372036"):
+        env.restore(snapshot)
 
 
 def first_session_elsewhere(env: np.record) -> None:
