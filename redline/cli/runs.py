@@ -26,7 +26,7 @@ RUNS = Path("runs")
 
 @dataclass(frozen=True)
 class RunsOptions:
-    """List the runs in a folder: env, settings that differ from the usual, steps, score, state."""
+    """List the runs in a folder: env, settings that differ from the default, steps, score, state."""
 
     folder: tyro.conf.Positional[Path] = RUNS
     """Where the runs are."""
@@ -51,7 +51,10 @@ def run(arguments: list[str]) -> int:
         return 0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("run", "env", "differs", "seed", "steps", "score", "state"):
-        table.add_column(column, justify="right" if column in ("seed", "steps", "score") else "left", overflow="fold")
+        justify: Any = "right" if column in ("seed", "steps", "score") else "left"
+        table.add_column(
+            column, justify=justify, overflow="fold", no_wrap=column == "run"
+        )  # a name is there to be copied
     for each in found:
         table.add_row(*map(Text, _cells(each, command.folder)))
     out.print(table)
@@ -59,7 +62,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _cells(run: RunFacts, folder: Path) -> list[str]:
-    differs = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in run.changed.items())
+    from redline.report.groups import NOT_SETTINGS
+
+    shown = {name: value for name, value in run.changed.items() if name not in NOT_SETTINGS}
+    differs = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in shown.items())
     spread = f" ± {run.stderr:.2f}" if run.stderr is not None else ""
     score = "" if run.score is None else f"{run.score:.2f}{spread}"
     if run.score is not None and run.measure != "return":

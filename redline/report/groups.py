@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from redline.errors import RedlineError
-from redline.learn.config import config_to_json, recipe
+from redline.learn.config import TrainConfig, config_to_json, recipe
 from redline.metrics import load_metrics
 from redline.report.page import flat_settings, same_setting
 from redline.runs import BREAKDOWN, CONFIG, SCORES, SEARCH_STATE, Run, as_written
@@ -107,8 +107,8 @@ def find_runs(root: Path) -> list[RunFacts]:
 def _changed(env: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     try:
         usual = dict(flat_settings(config_to_json(recipe(env))))
-    except RedlineError:
-        usual = {}
+    except RedlineError:  # an env that cannot be made here: what any env gets
+        usual = dict(flat_settings(config_to_json(TrainConfig(env))))
     skipped = ("env", "seed", "total_steps", "total_episodes")
     return {
         name: value

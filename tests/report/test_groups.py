@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from redline.cli import main
+from redline.learn.config import TrainConfig, config_to_json
 from redline.report.comparison import compare, said, write_comparison
 from redline.report.groups import find_runs, group_runs, interquartile_mean, interval, read_run, verdict
 from redline.runs import METRICS, SCORES, Run
@@ -82,6 +83,19 @@ def test_a_hopeless_third_group_does_not_hide_a_difference():
     good, worse, hopeless = (Dealt(np.array([0.0, 1, 2, 3, 4]) - shift) for shift in (0, 10, 1000))
     assert verdict(good, worse, True).told_apart
     assert verdict(good, hopeless, True, [worse]).told_apart
+
+
+def test_a_run_on_an_env_that_is_not_here_differs_by_what_was_changed_only(tmp_path):
+    config = {**config_to_json(TrainConfig("world:gone_away:WORLD")), "num_steps": 77}
+    Run.at(tmp_path / "gone", config)
+    assert read_run(tmp_path / "gone").changed == {"num_steps": 77}
+
+
+def test_the_list_of_runs_keeps_names_in_one_piece(tmp_path, capsys):
+    name = "a-run-with-a-name-that-is-longer-than-most-of-them-20260101-120000"
+    make_run(tmp_path / name, 0, -20.0, learning_rate=1e-3)
+    assert main(["runs", str(tmp_path)]) == 0
+    assert name in capsys.readouterr().out
 
 
 def test_too_few_seeds_never_give_a_verdict(tmp_path):

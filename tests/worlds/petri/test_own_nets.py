@@ -46,7 +46,7 @@ def test_the_template_is_a_tool_that_can_be_run(tool):
         (lambda data: data["types"][0][0].update(at=["PM9"]), "types[0][0].at: 'PM9'"),
         (lambda data: data["types"][0][0].update(p=1.5), 'types[0][0].p is 1.5, but takes whole seconds'),
         (lambda data: data["types"][0].append([]), "types[0][2] holds [], but an object is needed there"),
-        (lambda data: data["places"]["PM1"].update(loaded_by=["TM9"]), "places.PM1.loaded_by: 'TM9'. Known: TM1"),
+        (lambda data: data["places"]["PM1"].update(loaded_by=["TM9"]), "places.PM1.loaded_by: 'TM9'. Did you mean 'TM1'"),
         (lambda data: data.update(release_order=[9]), 'release_order is [9], but takes types from 1 to 1. Try'),
         (lambda data: data["places"]["PM3"]["cleaning"].pop("duration"), "places.PM3.cleaning.duration is missing"),
     ],
