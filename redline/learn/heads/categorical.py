@@ -230,7 +230,9 @@ def _soften(logits, probs, log_sums, entropies):
 def _gradient(logits, probs, log_sums, entropies, batch, clip, entropy_weight, pair_grads, sums):
     """Turn `probs` into the gradient at the logits; add up objective, entropy, KL and clipped steps in `sums`."""
     inverse = _ONE / _f(batch.num_steps)
-    row_grads = np.zeros(logits.shape[0], np.float32)
+    row_grads = np.empty(logits.shape[0], np.float32)
+    for i in range(logits.shape[0]):
+        row_grads[i] = _f(0.0)
     for p in range(len(batch.pair_rows)):
         i = batch.pair_rows[p]
         log_ratio = logits[i, batch.pair_actions[p]] - log_sums[i] - batch.pair_log_probs[p]

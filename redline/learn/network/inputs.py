@@ -47,10 +47,10 @@ def seen(numbers, most):
     if count > most * numbers.size:
         return Inputs(numbers, np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
     inputs = Inputs(
-        np.empty((0, numbers.shape[1]), np.float32), np.zeros(len(numbers) + 1, np.int64),
+        np.empty((0, numbers.shape[1]), np.float32), np.empty(len(numbers) + 1, np.int64),
         np.empty(count, np.int32), np.empty(count, np.float32),
     )  # fmt: skip
-    place = 0
+    inputs.starts[0] = place = 0
     for i in range(numbers.shape[0]):
         for k in range(numbers.shape[1]):
             if numbers[i, k] != 0:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from redline.learn.loops import loop
-from redline.learn.network.products import add_product, add_transposed_product, judge, spread
-from redline.learn.network.trunks import look_through, num_weights, turned, view
+from redline.learn.network.products import add_product, add_transposed_product, clear, judge, spread
+from redline.learn.network.trunks import look_through, num_hidden, num_weights, turned, view
 
 _f = np.float32
 _ZERO, _ONE = _f(0.0), _f(1.0)
@@ -23,7 +23,8 @@ _ZERO, _ONE = _f(0.0), _f(1.0)
 @loop
 def _sparse_weight_gradient(gradient, inputs, out):
     """Write `gradient` [n, N] transposed times inputs [n, K] to `out` [N, K]."""
-    sums = np.zeros((out.shape[1], out.shape[0]), np.float32)
+    sums = np.empty((out.shape[1], out.shape[0]), np.float32)
+    clear(sums, 0)
     for i in range(gradient.shape[0]):
         for at in range(inputs.starts[i], inputs.starts[i + 1]):
             number, k = inputs.numbers[at], inputs.columns[at]
@@ -38,7 +39,7 @@ def _sparse_weight_gradient(gradient, inputs, out):
 def _backward(weights, grads, place, widths, inputs, hidden, gradient):
     """Write a trunk's gradients, given the one at its last activations; `place` is where its weights end."""
     count = gradient.shape[0]
-    at = count * widths[1:].sum()
+    at = count * num_hidden(widths)
     for k in range(len(widths) - 1, 0, -1):
         before, width = widths[k - 1], widths[k]
         at -= count * width
@@ -48,15 +49,16 @@ def _backward(weights, grads, place, widths, inputs, hidden, gradient):
         out = view(grads, place, width, before)
         if k > 1:
             below = view(hidden, at - count * before, count, before)
-            out[:] = _ZERO
+            clear(out, 0)
             add_transposed_product(out, gradient, below)
-            following = np.zeros((count, before), np.float32)
+            following = np.empty((count, before), np.float32)
+            clear(following, 0)
             add_product(following, gradient, view(weights, place, width, before))
             gradient = following
         elif len(inputs.starts):
             _sparse_weight_gradient(gradient, inputs, out)
         else:
-            out[:] = _ZERO
+            clear(out, 0)
             add_transposed_product(out, gradient, inputs.dense)
 
 
@@ -69,7 +71,8 @@ def _through_tanh(activations, gradient):
 
 @loop
 def _sum_rows(gradient, out):
-    out[:] = _ZERO
+    for j in range(len(out)):
+        out[j] = _ZERO
     for i in range(gradient.shape[0]):
         for j in range(gradient.shape[1]):
             out[j] += gradient[i, j]
@@ -100,8 +103,8 @@ def gradient_in_one_call(head_gradient: Callable[..., Any]) -> Callable[..., Any
         size = num_weights(widths)
         actor_at = size if shared else 2 * size
         critic_at = actor_at + num_outputs * width + num_outputs
-        hidden = np.empty(count * widths[1:].sum(), np.float32)
-        critic_hidden = hidden if shared else np.empty_like(hidden)
+        hidden = np.empty(count * num_hidden(widths), np.float32)
+        critic_hidden = hidden if shared else np.empty(len(hidden), np.float32)
         right = turned(weights, widths, num_outputs, shared)
         look_through(right, 0, widths, inputs, hidden)
         if not shared:
@@ -120,22 +123,23 @@ def gradient_in_one_call(head_gradient: Callable[..., Any]) -> Callable[..., Any
         head_gradient(outputs, masks, batch, clip, entropy, at_outputs, sums)
         # heads
         out = view(grads, actor_at, num_outputs, width)
-        out[:] = _ZERO
+        clear(out, 0)
         add_transposed_product(out, at_outputs, features)
         _sum_rows(at_outputs, grads[critic_at - num_outputs : critic_at])
         out = view(grads, critic_at, 1, width)
-        out[:] = _ZERO
+        clear(out, 0)
         add_transposed_product(out, errors, critic_features)
         _sum_rows(errors, grads[critic_at + width :])
         # trunks
-        gradient, critic_gradient = np.zeros((count, width), np.float32), np.empty((count, width), np.float32)
+        gradient, critic_gradient = np.empty((count, width), np.float32), np.empty((count, width), np.float32)
+        clear(gradient, 0)
         add_product(gradient, at_outputs, actor)
         for i in range(count):
             for j in range(width):
                 critic_gradient[i, j] = errors[i, 0] * critic[0, j]
-        if shared:
-            gradient += critic_gradient
-        else:
+                if shared:
+                    gradient[i, j] += critic_gradient[i, j]
+        if not shared:
             _backward(weights, grads, 2 * size, widths, inputs, critic_hidden, critic_gradient)
         _backward(weights, grads, size, widths, inputs, hidden, gradient)
 

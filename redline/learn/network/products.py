@@ -72,9 +72,11 @@ def _add(out, left, right, depth):
     rest = out.shape[1] % TILE_COLUMNS
     if rest:  # a tile of zeros around them
         begin = out.shape[1] - rest
-        sums, beside = np.zeros((out.shape[0], TILE_COLUMNS), _f), np.zeros((right.shape[0], TILE_COLUMNS), _f)
+        sums, beside = np.empty((out.shape[0], TILE_COLUMNS), _f), np.empty((right.shape[0], TILE_COLUMNS), _f)
         _copy(out, begin, sums, 0, rest)
         _copy(right, begin, beside, 0, rest)
+        clear(sums, rest)
+        clear(beside, rest)
         for first in range(0, right.shape[0], depth):
             _add_tiles(sums, left, beside, first, min(first + depth, right.shape[0]))
         _copy(sums, 0, out, begin, rest)
@@ -86,6 +88,14 @@ def _copy(source, first, target, place, width):
     for i in range(source.shape[0]):
         for j in range(width):
             target[i, place + j] = source[i, first + j]
+
+
+@chained
+def clear(matrix, first):
+    """Write zeros to the columns from `first` on. Numba takes longer to compile its own words for that."""
+    for i in range(matrix.shape[0]):
+        for j in range(first, matrix.shape[1]):
+            matrix[i, j] = _f(0.0)
 
 
 @chained

@@ -8,7 +8,7 @@ from redline.learn.loops import loop
 from redline.learn.network.inputs import FEW, NEVER, seen
 from redline.learn.network.layers import Network
 from redline.learn.network.products import add_product, judge, spread
-from redline.learn.network.trunks import look_through, num_weights, turned, view
+from redline.learn.network.trunks import look_through, num_hidden, num_weights, turned, view
 
 BLOCK = 64
 """Rows that are worked out together: few enough that all of it stays in the nearest caches."""
@@ -40,8 +40,8 @@ def _answer(weights, widths, shared, numbers, few, outputs, values):
     """Write outputs and state values of inputs [n, inputs]; the values alone where `outputs` has no rows."""
     right = turned(weights, widths, outputs.shape[1], shared)
     for first in range(0, len(numbers), BLOCK):
-        block = slice(first, min(first + BLOCK, len(numbers)))
-        _answer_block(right, widths, shared, numbers[block], few, outputs[block], values[block])
+        last = min(first + BLOCK, len(numbers))
+        _answer_block(right, widths, shared, numbers[first:last], few, outputs[first:last], values[first:last])
 
 
 @loop
@@ -51,7 +51,7 @@ def _answer_block(weights, widths, shared, numbers, few, outputs, values):
     size = num_weights(widths)
     actor_at = size if shared else 2 * size
     critic_at = actor_at + num_outputs * width + num_outputs
-    hidden = np.empty(count * widths[1:].sum(), np.float32)
+    hidden = np.empty(count * num_hidden(widths), np.float32)
     features = view(hidden, len(hidden) - count * width, count, width) if len(widths) > 1 else numbers
     if shared or len(outputs):
         look_through(weights, 0, widths, inputs, hidden)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 from torch import Tensor, nn
 
 from redline.learn.network.flat import FlatModule, append_free, free_parameters
@@ -28,7 +27,6 @@ class TorchNetwork(FlatModule):
         super().__init__()
         self.sizes, self.by_hand = network, network.by_hand
         self._layers: Layers[Tensor] | None = None
-        self._arrays: Layers[np.ndarray] | None = None
         inputs, hidden = network.num_features, network.hidden
         width = hidden[-1] if hidden else inputs
         self.convs = convs(network) if network.picture else None
@@ -61,7 +59,7 @@ class TorchNetwork(FlatModule):
         return outputs, self.critic(critic_features).squeeze(-1)
 
     def _flatten(self) -> Tensor:
-        self._layers = self._arrays = None
+        self._layers = None
         return super()._flatten()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from redline.learn.loops import loop
 from redline.learn.network.inputs import add_sparse_product
 from redline.learn.network.products import add_product, spread, tanh_rows
@@ -23,9 +25,20 @@ def num_weights(widths):
 
 
 @loop
+def num_hidden(widths):
+    """Numbers that all hidden layers of a trunk make of an observation."""
+    count = 0
+    for k in range(1, len(widths)):
+        count += widths[k]
+    return count
+
+
+@loop
 def turned(weights, widths, num_outputs, shared):
     """A copy of all weights in which every matrix [outputs, inputs] is stored as [inputs, outputs], but the critic's."""
-    copy, place = weights.copy(), 0
+    copy, place = np.empty(len(weights), np.float32), 0
+    for i in range(len(weights)):
+        copy[i] = weights[i]
     for _ in range(1 if shared else 2):
         for k in range(1, len(widths)):
             _turn(weights, copy, place, widths[k], widths[k - 1])
