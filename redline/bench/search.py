@@ -144,7 +144,7 @@ class Looker(Protocol):
         """The score of the workflow's next training, and the episodes it takes."""
 
 
-class Paired:
+class SharedStarts:
     """Replicate k of every workflow begins with start k, which is paid for once."""
 
     def __init__(self, table: TrainingTable, seed: int) -> None:
@@ -181,11 +181,11 @@ class Truthful:
 
     def __init__(self, table: TrainingTable, seed: int) -> None:
         self._truth = table.truth
-        self._paired = Paired(table, seed)
+        self._shared = SharedStarts(table, seed)
 
     def training(self, id: int) -> tuple[float, int]:
         """The truth, for the price of a training."""
-        return float(self._truth[id]), self._paired.training(id)[1]
+        return float(self._truth[id]), self._shared.training(id)[1]
 
 
 @dataclass(frozen=True)
@@ -252,12 +252,12 @@ def contenders(table: TrainingTable) -> dict[str, Contender]:
         return Once(OneByOne(len(table.scores), seed))
 
     found = {
-        "top-two": Contender(top_two, Paired),
+        "top-two": Contender(top_two, SharedStarts),
         "GP-UCB": Contender(lambda seed: Once(GPUCB(table.distances, seed)), Apart),
         "chance": Contender(chance, Apart),
     }
     if table.start_episodes:
-        found["chance with our start"] = Contender(chance, Paired)
+        found["chance with our start"] = Contender(chance, SharedStarts)
     groups = table.groups
     return found | {"no noise": Contender(lambda seed: Once(OneOfEach(groups, seed)), Truthful)}
 

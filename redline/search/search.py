@@ -149,7 +149,7 @@ class Method(Protocol):
         """Go on from a snapshot."""
 
 
-class Clock:
+class WorkClock:
     """Seconds that a search has worked, over all its sittings."""
 
     def __init__(self, before: float = 0.0) -> None:
@@ -188,7 +188,7 @@ class Search:
     parallel: int = 1
     iteration: int = 0
     used: int = 0  # episodes
-    clock: Clock = field(default_factory=Clock)
+    clock: WorkClock = field(default_factory=WorkClock)
 
     def __post_init__(self) -> None:
         """Open the logs."""
@@ -301,6 +301,6 @@ class Search:
         state = self.run.read_json(SEARCH_STATE)
         with as_written(self.run.path / SEARCH_STATE):
             self.iteration, self.used = int(state["iteration"]), int(state["used"])
-            self.clock = Clock(float(state["seconds"]))
+            self.clock = WorkClock(float(state["seconds"]))
             self.method.restore(self, state)
         return self.used

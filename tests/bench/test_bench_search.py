@@ -3,7 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from redline.bench.search import Apart, Course, Paired, TrainingTable, Truthful, bench_search, contenders, simulate
+from redline.bench.search import (
+    Apart,
+    Course,
+    SharedStarts,
+    TrainingTable,
+    Truthful,
+    bench_search,
+    contenders,
+    simulate,
+)
 from redline.bench.search_picture import regret_chart
 from redline.worlds.cage2.workflow import DISTANCES
 
@@ -20,7 +29,7 @@ def a_table(worth: list[float], noise: float, start_episodes: int = 50) -> Train
 
 def test_a_paired_search_pays_for_a_start_once_and_every_other_each_time():
     table = a_table([-1, -2, -3, -4, -5, -6], 0.1)
-    paired, apart = Paired(table, 0), Apart(table, 0)
+    paired, apart = SharedStarts(table, 0), Apart(table, 0)
     assert [paired.training(id)[1] for id in (0, 1, 0, 1)] == [60, 10, 60, 10]
     assert [apart.training(id)[1] for id in (0, 1, 0, 1)] == [60, 60, 60, 60]
     assert Truthful(table, 0).training(3) == (table.truth[3], 60)
@@ -28,13 +37,13 @@ def test_a_paired_search_pays_for_a_start_once_and_every_other_each_time():
 
 def test_searches_do_not_share_the_luck_of_the_first_replicate():
     table = a_table([-1, -2, -3, -4, -5, -6], 0.1)
-    first = {Paired(table, seed).training(0)[0] for seed in range(20)}
+    first = {SharedStarts(table, seed).training(0)[0] for seed in range(20)}
     assert first == set(table.scores[0])
 
 
 def test_workflows_of_one_replicate_are_looked_up_in_the_same_column():
     table = a_table([-1, -2, -3, -4, -5, -6], 0.0)
-    paired = Paired(table, 3)
+    paired = SharedStarts(table, 3)
     assert paired.training(0)[0] - paired.training(1)[0] == pytest.approx(1.0)
 
 

@@ -16,7 +16,7 @@ from redline.metrics import load_metrics
 from redline.runs import Run
 from redline.search.paired import Paired
 from redline.search.parallel import Here
-from redline.search.search import Budget, Clock, Order, Search
+from redline.search.search import Budget, Order, Search, WorkClock
 from redline.search.top_two import TopTwo
 from redline.worlds.cage2.workflow import DISTANCES, WORKFLOWS
 
@@ -187,7 +187,7 @@ def test_an_interrupted_command_goes_on_to_the_same_ranking(searched, tmp_path: 
 def test_what_is_done_within_what_is_done_is_timed_once(monkeypatch: pytest.MonkeyPatch):
     now = iter([10.0, 11.0, 13.0, 20.0, 25.0])
     monkeypatch.setattr("redline.search.search.time.monotonic", lambda: next(now))
-    clock = Clock(100.0)
+    clock = WorkClock(100.0)
     with clock.running(), clock.running():
         assert clock.seconds == 101.0
     assert clock.seconds == 103.0
