@@ -59,7 +59,7 @@ COUNTS = ("step", "update", "episodes")
 
 @dataclass(frozen=True)
 class Guard:
-    """A test at the end of a stage: what it began with goes on, unless the result does better."""
+    """A test at the end of a stage: what it began with goes on, or an earlier policy, unless the result does better."""
 
     episodes: int = 4096
     """Episodes to compare on."""
@@ -67,6 +67,8 @@ class Guard:
     """Episode lengths that count, each with the return up to there; none counts the whole episode."""
     env_options: dict[str, Any] = field(default_factory=dict)
     """Options of the env that are otherwise there than in training."""
+    stages: int = 1
+    """Stages that are judged together, this one being the last: what the first of them began with must be beaten."""
 
 
 @dataclass(frozen=True)
@@ -151,19 +153,19 @@ class Chain:
             return Session.resume(folder, self.saving, self._warn, self._trust)
         shutil.rmtree(folder, ignore_errors=True)
         trainer = Trainer(stage.config)
-        self._begin_with(trainer.policy)
+        self._begin_with(trainer.policy, len(self.done))
         with torch.no_grad():
             for weights in trainer.policy.layers().actor:
                 weights.mul_(stage.heat)
         return Session.begin(Run.at(folder, config_to_json(stage.config)), trainer, self.saving, self._warn)
 
     def finish(self, number: int, session: Session, seconds: float) -> None:
-        """Keep the result of a stage of PPO, unless what it began with does better."""
+        """Keep the result of a stage of PPO, unless what its guard compares it with does better."""
         stage, policy = self.stages[number], session.trainer.policy
         verdict = self._verdict(number, policy)
         kept = verdict is None or verdict.gain > 0
         self._close(
-            number, policy if kept else self.before(stage),
+            number, policy if kept else self.rival(stage),
             {
                 "kind": "ppo", "seconds": seconds, "steps": session.trainer.step, "episodes": session.trainer.episodes,
                 "kept": kept, **({} if verdict is None else dataclasses.asdict(verdict)),
@@ -187,29 +189,42 @@ class Chain:
 
     def before(self, stage: PlanStage) -> Policy:
         """The policy that a stage begins with."""
+        return self._as_of(stage, len(self.done))
+
+    def rival(self, stage: PlanStage) -> Policy:
+        """The policy that the result of a stage has to beat."""
+        together = 1 if stage.guard is None else stage.guard.stages
+        return self._as_of(stage, max(1, len(self.done) + 1 - together))
+
+    def _as_of(self, stage: PlanStage, count: int) -> Policy:
+        """The policy after the first `count` stages, for the env of `stage`."""
         env = self._arena(stage, {}).make(1)
         policy = make_policy(env, stage.config, spread_seed(stage.config.seed, 4)[1])
-        self._begin_with(policy)
+        self._begin_with(policy, count)
         return policy
 
     def result(self) -> Trained:
         """The policy after the latest stage that is over."""
-        return load_policy(self.folder(len(self.done) - 1) / RESULT, self._trust)
+        return self._result(len(self.done))
 
-    def _begin_with(self, policy: Policy) -> None:
-        """Have a fresh policy begin with what was learned before."""
-        if self.done:
-            before = self.result().policy
+    def _result(self, count: int) -> Trained:
+        """The policy after the first `count` stages."""
+        return load_policy(self.folder(count - 1) / RESULT, self._trust)
+
+    def _begin_with(self, policy: Policy, count: int) -> None:
+        """Have a fresh policy begin with what was learned in the first `count` stages."""
+        if count:
+            before = self._result(count).policy
             grow(policy, before.arrays(), getattr(before.encoding, "names", ()))
 
     def _verdict(self, number: int, policy: Policy) -> Judgement | None:
-        """How the result of a stage does beside what it began with."""
+        """How the result of a stage does beside what it has to beat."""
         stage = self.stages[number]
         if stage.guard is None or not self.done:
             return None
         guard, seed = stage.guard, spread_seed(stage.config.seed, 5)[4]
         judge = Judge(self._arena(stage, guard.env_options), guard.episodes, seed, guard.lengths)
-        return judge.compare(self.before(stage), policy)
+        return judge.compare(self.rival(stage), policy)
 
     def _arena(self, stage: PlanStage, more: dict[str, Any]) -> Arena:
         return Arena(stage.config.env, {**stage.config.env_options, **more}, use_threads(stage.config.threads)[0])

@@ -30,14 +30,18 @@ def begin(path: Path, config: TrainConfig = CONFIG) -> Session:
 
 def break_off(session: Session) -> None:
     """Have the next collect end in the middle, as Ctrl-C does when it takes too long."""
-    act, calls = session.trainer.actor.act, iter(range(10**6))
+    actor, calls = session.trainer.actor, iter(range(10**6))
 
-    def give_up(*args: Any) -> Any:
-        if next(calls) == 5:
-            raise Abandoned
-        return act(*args)
+    def giving_up(do: Any) -> Any:
+        def call(*args: Any) -> Any:
+            if next(calls) == 2:
+                raise Abandoned
+            return do(*args)
 
-    session.trainer.actor.act = give_up  # type: ignore[method-assign]
+        return call
+
+    for name in ("act", "answers"):  # in step with the others, or playing on
+        setattr(actor, name, giving_up(getattr(actor, name)))
     with pytest.raises(Abandoned):
         session.update()
 

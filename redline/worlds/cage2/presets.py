@@ -32,9 +32,10 @@ class _Plan:
         """A quick beginning, on the table alone: few observations, learned fast."""
         return PlanStage("table", self._config(steps, 512, PPOConfig(), observation="table"))
 
-    def ppo(self, name: str, steps: int, how: PPOConfig, heat: float = 1.0) -> PlanStage:
-        """PPO on everything that Blue remembers."""
-        return PlanStage(name, self._config(steps, 1024, how, tidy=TIDY), heat=heat, guard=GUARD)
+    def ppo(self, name: str, steps: int, how: PPOConfig, heat: float = 1.0, stages: int = 1) -> PlanStage:
+        """PPO on everything that Blue remembers. With the `stages` before it, it must come to something better."""
+        guard = replace(GUARD, stages=stages)
+        return PlanStage(name, self._config(steps, 1024, how, tidy=TIDY), heat=heat, guard=guard)
 
     def trying(self, name: str, steps: int) -> PlanStage:
         """PPO that tries things out. It need not end better than it began: the stages that follow make use of it."""
@@ -68,11 +69,11 @@ def champion(asked: TrainConfig) -> list[PlanStage]:
         plan.table(12_000_000),
         plan.ppo("memory", 24_000_000, WIDE, heat=0.6),
         plan.improve(),
-        plan.trying("again", 14_000_000),
+        plan.ppo("again", 18_000_000, FINE),
         plan.improve(),
-        plan.ppo("polish", 18_000_000, FINE),
-        plan.improve(rounds=2),
-        plan.ppo("finish", 12_000_000, FINE),
+        plan.trying("accidents", 14_000_000),
+        plan.improve(),
+        plan.ppo("polish", 18_000_000, FINE, stages=3),
         plan.improve(rounds=2),
     ]
     return seeded(stages, asked.seed)
