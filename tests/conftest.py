@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -16,6 +17,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SLOW = ROOT / "tests" / "slow.txt"
 SLOW_SECONDS = 1.0
+
+# Whoever started us may have had us ignore these, as `nohup` and `&` do; what is tested must hear them.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 _seconds: dict[str, float] = defaultdict(float)  # of each test, all its cases together
 _slow_to_make: set[str] = set()  # files where what tests share takes long to make

@@ -104,7 +104,7 @@ def test_the_table_of_the_guide_is_printed(capsys: pytest.CaptureFixture[str]):
     said = capsys.readouterr().out
     for line in (
         "1. Data collection",
-        "– env step",
+        "– playing on",
         "2. GAE",
         "3. Buffer operations",
         "4. Training loop",
@@ -115,7 +115,7 @@ def test_the_table_of_the_guide_is_printed(capsys: pytest.CaptureFixture[str]):
     assert "steps/s" in said
     assert "Warm-up" in said
     assert redline("profile", "cage2", *SMALL, "-q") == 0
-    assert "– env step" not in capsys.readouterr().out
+    assert "– playing on" not in capsys.readouterr().out
 
 
 def test_compare_alone_means_turbo(capsys: pytest.CaptureFixture[str]):

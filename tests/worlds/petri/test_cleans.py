@@ -201,7 +201,7 @@ def test_only_chambers_that_several_types_come_to_are_cleaned_between_them():
     assert {place.name: place.change_cleaning for place in net.places if place.change_cleaning} == {"PM1": 200}
     alone = build_tool(ClusterTool("J-0", change_cleaning="on"))
     assert not alone.remembers_cleans
-    assert tabulate(alone)[0].extras == ()
+    assert tabulate(alone)[0].traits.extras == ()
 
 
 # A gate for each type
@@ -239,7 +239,7 @@ def test_a_type_whose_gate_is_closed_is_not_overtaken():
 def test_without_gate_per_type_all_share_one_gate():
     net = build_tool(ClusterTool("4-11", gate="route"))
     assert (len(net.rules.release_intervals), net.rules.type_intervals) == (18, ())
-    assert tabulate(net)[0].extras == ()
+    assert tabulate(net)[0].traits.extras == ()
 
 
 def test_derived_intervals_of_a_type_are_those_of_its_own_stages():
@@ -355,7 +355,7 @@ def test_all_options_together_do_what_the_slow_twin_says(options, seed):
 def test_chambers_that_are_never_idle_for_long_enough_change_nothing(route):
     instance = parse_petri(f"cluster/{route}?wafers=5")
     lazy = parse_petri(f"cluster/{route}?wafers=5&idle_cleaning=1000000,5").net
-    assert tabulate(instance.net)[0].extras == () != tabulate(lazy)[0].extras
+    assert tabulate(instance.net)[0].traits.extras == () != tabulate(lazy)[0].traits.extras
     assert tabulate(instance.net)[1].observation == tabulate(lazy)[1].observation
     one, other = Game(instance.net), Game(lazy)
     for action in rule_actions(instance, INSERTION):
