@@ -22,6 +22,7 @@ from redline.cli.options import ENV_PART, Output, combine, is_asked, parse
 from redline.cli.worlds import say_to, show
 from redline.errors import RedlineError
 from redline.files import warn_on_stderr
+from redline.learn.ahead import compile_ahead
 from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.runs import REPORT, Run
 from redline.signals import Interrupt, exit_code_of, held_back
@@ -267,6 +268,7 @@ def _session(
     if folder.resume is not None:
         return _resumed(folder, saving, say, claims, longer)
     assert config is not None
+    compile_ahead(config)
     from redline.learn.prepare import prepared
 
     return _begun(prepared(config, settled, say), folder, saving, say, claims)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from numba.core import event
@@ -29,6 +30,27 @@ def announce_compilation(kernel: Callable[..., Any], what: str, about_seconds: i
         _expected.setdefault(kernel.py_func.__module__, text)
 
 
+@contextlib.contextmanager
+def told(kernel: Dispatcher) -> Iterator[None]:
+    """Says what is said when a kernel is compiled, while something else does it."""
+    ticker = _ticker_for(kernel)
+    try:
+        yield
+    finally:
+        if ticker is not None:
+            ticker.stop()
+
+
+def _ticker_for(kernel: Dispatcher) -> Ticker | None:
+    """A line for a kernel, if it is expected to be compiled."""
+    text = _expected.get(kernel.py_func.__module__)
+    if text is None:
+        return None
+    is_news = text not in _said
+    _said.add(text)
+    return Ticker(text, sys.stderr, is_news)
+
+
 class _Listener(event.Listener):
     """Is told by Numba when it begins and ends to compile anything, also what a kernel calls while it is compiled."""
 
@@ -39,11 +61,8 @@ class _Listener(event.Listener):
     def on_start(self, event: Any) -> None:
         """Say so, if this kernel is expected."""
         kernel = event.data["dispatcher"]
-        text = _expected.get(kernel.py_func.__module__)
-        if text is not None and self._kernel is None:
-            self._kernel = kernel
-            self._ticker = Ticker(text, sys.stderr, is_news=text not in _said)
-            _said.add(text)
+        if self._ticker is None:
+            self._kernel, self._ticker = kernel, _ticker_for(kernel)
 
     def on_end(self, event: Any) -> None:
         """Be quiet again, whether it went well or not."""

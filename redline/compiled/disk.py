@@ -17,6 +17,7 @@ from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 
 from redline.compiled.stamp import UnseenError, enclosed, stamp
+from redline.compiled.turn import CompileTurn
 
 _RELIED_ON = {  # methods of Numba's, and names in them that have to mean what they mean today
     "Dispatcher.compile": ("_cache", "load_overload", "save_overload"),
@@ -26,7 +27,7 @@ _RELIED_ON = {  # methods of Numba's, and names in them that have to mean what t
     "FunctionCache._index_key": ("magic_tuple",),
     "CompileResultCacheImpl.reduce": ("_reduce",),
     "CompileResultCacheImpl.rebuild": ("_rebuild",),
-    "IndexDataCacheFile._load_index": ("_source_stamp",),
+    "IndexDataCacheFile._load_index": ("_source_stamp", "_index_path"),
     "IndexDataCacheFile._save_index": ("_source_stamp",),
 }
 _Code: Any = getattr(caching, "CompileResultCacheImpl", object)
@@ -58,18 +59,33 @@ class StampedCode(_Code):
 
 
 class KernelCache(_Cache):
-    """The machine code of one kernel on disk. Whatever it was made of is looked at anew at each look-up."""
+    """The machine code of one kernel on disk. Whatever it was made of is looked at anew at each look-up.
+
+    Of several processes that need a kernel only one compiles it: the others wait for what it leaves on disk.
+    """
 
     _impl_class = StampedCode
 
     def __init__(self, kernel: Dispatcher) -> None:
         super().__init__(kernel.py_func)
         self._kernel = kernel
+        self._turn = CompileTurn(f"{self._cache_file._index_path}.turn", kernel)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The machine code for arguments of these types, if it is there and up to date."""
+        """The machine code for arguments of these types, if it is there and up to date.
+
+        If it is not, it is this process's turn to compile it, and nobody else's until it is kept.
+        """
         if not self._restamp():
             return None
+        found = self._load(sig, target_context)
+        if found is None and self._turn.take():
+            found = self._load(sig, target_context)  # somebody may have kept it meanwhile
+        if found is not None:
+            self._turn.end()
+        return found
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
         except OSError:
@@ -81,8 +97,11 @@ class KernelCache(_Cache):
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep machine code, unless what it is made of changed while it was compiled."""
         before = self._impl.stamp
-        if self._restamp() and self._impl.stamp == before:
-            super().save_overload(sig, data)
+        try:
+            if self._restamp() and self._impl.stamp == before:
+                super().save_overload(sig, data)
+        finally:
+            self._turn.end()
 
     def is_empty(self) -> bool:
         """Whether there is nothing up to date on disk."""

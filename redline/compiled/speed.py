@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
+import redline.compiled.garbage  # noqa: F401
 from redline.compiled.disk import KernelCache, keep_on_disk
 from redline.errors import RedlineError
 

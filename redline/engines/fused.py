@@ -20,8 +20,11 @@ from redline.timing.stopwatch import Stopwatch
 from redline.worlds.batch import BatchEnv
 from redline.worlds.play_on import Ends, Going, PlayedColumns
 
-SHARES = 4
+SHARES = 2
 """Parts of the envs for each thread: whoever is done first takes the next, so that none waits for one that has no core."""
+WORTH_SHARING = 8192
+"""Steps that are left to play from which on it is worth to wake the other threads: after the first rounds few envs are
+left, each with a few steps."""
 
 
 class Fused(Lockstep):
@@ -52,7 +55,9 @@ class Fused(Lockstep):
                 part.num_ends = 0
         with acting:
             policy.begin(num_steps)
-            policy.ask(envs.obs, envs.masks())
+            masks = envs.masks()
+            # about nothing yet: a table that observations fit into, so that the world is compiled before the learner
+            policy.ask(envs.obs[:0], None if masks is None else masks[:0])
         while True:
             tell(int(going.steps.min()), num_steps)
             with playing:
@@ -83,13 +88,19 @@ class Fused(Lockstep):
     def _play_on(self, policy: Answering, going: Going, columns: PlayedColumns) -> None:
         """Every env on to the end of the collect, or to something new."""
         answers = policy.answers()
+        left = columns.rows.shape[1] - going.steps
 
         def play(part: _Part) -> None:
             part.num_ends = self.envs.play_on(
                 part.first, part.last, answers, going, columns, part.with_room(), part.num_ends
             )
 
-        self._crew.map(play, self._parts)
+        parts = [part for part in self._parts if left[part.first : part.last].any()]
+        if int(left.sum()) >= WORTH_SHARING:
+            self._crew.map(play, parts)
+        else:
+            for part in parts:
+                play(part)
 
     def _ends(self) -> Ends:
         """The episodes that ended, in the order of their steps and then their envs."""
@@ -137,7 +148,7 @@ def fused_or_lockstep(setup: EngineSetup) -> Lockstep:
     envs = in_one_call(setup)
     try:
         if setup.collecting.play_on and isinstance(envs, BatchEnv) and envs.playing is not None:
-            return Fused(envs, setup.first_seed, setup.collecting.play_threads)
+            return Fused(envs, setup.first_seed, max(1, setup.collecting.play_threads))
         return Lockstep(envs, setup.first_seed)
     except BaseException:
         envs.close()

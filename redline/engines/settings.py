@@ -26,15 +26,15 @@ class Collecting:
     play_on: bool = True
     """Engine vector: let envs of a compiled world go on by themselves until they see something new. The results are the
     same without it, later."""
-    play_threads: int = 1
-    """Engine vector: threads that let envs play on, each its own."""
+    play_threads: int = 0
+    """Engine vector: threads that let envs play on, each its own; 0 takes as many as learn."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         if self.workers < 0:
             raise RedlineError(f"--workers {self.workers} cannot work: it must be at least 0. Try --workers {cores()}.")
-        if self.play_threads < 1:
-            raise RedlineError(f"--play-threads {self.play_threads} cannot work: it must be at least 1. Try 1.")
+        if self.play_threads < 0:
+            raise RedlineError(f"--play-threads {self.play_threads} cannot work: it must be at least 0. Try 1.")
         if not 0 < self.ready_fraction <= 1:
             raise RedlineError(
                 f"--ready-fraction {self.ready_fraction:g} cannot work: it must be above 0 and at most 1. Try 0.1."

@@ -15,7 +15,7 @@ import numpy as np
 from redline.compiled.rng import seed_streams
 from redline.compiled.speed import kernel
 from redline.engines.settings import split
-from redline.learn.distinct import Distinct, as_words
+from redline.learn.distinct import Distinct, words_of
 from redline.learn.heads.categorical import Categorical
 from redline.learn.heads.head import DrawTable, Head
 from redline.learn.numpy_policy import NumpyPolicy, PolicyParameters
@@ -301,9 +301,7 @@ class Actor:
         masks = np.concatenate(self._mask_chunks) if self._mask_chunks else None
         if self.dedup:
             visited = np.flatnonzero(self._answers.visited[: len(observations)])
-            visited = visited[
-                np.lexsort(self._words(observations[visited], None if masks is None else masks[visited]).T)
-            ]
+            visited = visited[np.lexsort(words_of(observations[visited], None if masks is None else masks[visited]).T)]
             self._known = observations[visited]  # in an order that does not tell who met them first
             self._known_masks = None if masks is None else masks[visited]
             if self._acted < REPEATS_WORTH_FINDING * len(self._known):
@@ -317,7 +315,7 @@ class Actor:
 
     def _rows(self, obs: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
         """Rows of observations in the table, after asking the network about those that are new."""
-        words = self._words(obs, masks)
+        words = words_of(obs, masks)
         if self._distinct is None:
             self._distinct = Distinct(words.shape[1])
         rows = self._distinct.find(words)
@@ -327,12 +325,6 @@ class Actor:
             _, where = np.unique(rows[first], return_index=True)
             self._learn_about(obs, masks, first[where])
         return rows
-
-    @staticmethod
-    def _words(obs: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
-        """Observations as rows of words that are equal where they are. What may be done is part of what is seen."""
-        words = as_words(obs)
-        return words if masks is None else np.concatenate([words, as_words(masks)], axis=1)
 
     def _learn_about(self, obs: np.ndarray, masks: np.ndarray | None, new: np.ndarray) -> None:
         needed = self._evaluated + len(new)

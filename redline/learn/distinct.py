@@ -5,6 +5,8 @@ Rows are compared byte for byte, as 64-bit words.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from redline.compiled.lookup import Index, hashed, seek
@@ -18,18 +20,24 @@ FEWEST = 256
 
 def as_words(rows: np.ndarray) -> np.ndarray:
     """Rows of any type as int64 words [n, W], their bytes padded with zeros."""
-    flat = np.ascontiguousarray(rows).reshape(len(rows), -1)
+    flat = np.ascontiguousarray(rows).reshape(len(rows), math.prod(rows.shape[1:]))
     if flat.dtype == np.int64:
         return flat
     if flat.dtype.kind == "f":
         flat = flat + flat.dtype.type(0)  # -0.0 and 0.0 are one value, so let them be one pattern of bits
-    raw = flat.view(np.uint8).reshape(len(flat), -1)
+    raw = flat.view(np.uint8)
     size = raw.shape[1]
     if size % 8:
         padded = np.zeros((len(raw), size + -size % 8), np.uint8)
         padded[:, :size] = raw
         raw = padded
     return np.ascontiguousarray(raw).view(np.int64)
+
+
+def words_of(obs: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+    """Observations as rows of words that are equal where they are. What may be done is part of what is seen."""
+    words = as_words(obs)
+    return words if masks is None else np.concatenate([words, as_words(masks)], axis=1)
 
 
 @kernel

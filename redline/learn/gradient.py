@@ -73,7 +73,7 @@ class InOneCall:
     def __init__(self, network: Network) -> None:
         self._widths, self._num_outputs, self._shared = network.widths, network.num_outputs, network.shared
         self._call = gradient_in_one_call(write_gradient)
-        announce_compilation(self._call, "learner", 6)
+        announce_compilation(self._call, "learner", 7)
 
     def pieces(self, batch: Minibatch[np.ndarray], table: Table, crew: Crew) -> list[Piece]:
         """A batch, cut into pieces."""

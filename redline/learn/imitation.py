@@ -10,7 +10,7 @@ import torch
 from redline.learn.adam import Adam
 from redline.learn.batch import Minibatch
 from redline.learn.config import PPOConfig
-from redline.learn.distinct import Distinct, as_words
+from redline.learn.distinct import Distinct, words_of
 from redline.learn.elite import Episode
 from redline.learn.gradient import ByHand, Piece, Table, way_for
 from redline.learn.heads.categorical import Categorical
@@ -140,8 +140,8 @@ class Demonstrations:
 
 def _first_alike(observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
     """The first step at which each was seen, with the same actions allowed, int64 [n]."""
-    words = [as_words(each) for each in (observations, masks) if each is not None]
-    numbers = Distinct(sum(each.shape[1] for each in words)).find(np.concatenate(words, axis=1))
+    words = words_of(observations, masks)
+    numbers = Distinct(words.shape[1]).find(words)
     return np.unique(numbers, return_index=True)[1][numbers]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from redline.errors import RedlineError
@@ -22,7 +23,7 @@ def from_json(kind: type[T], data: object, name: str = "config") -> T:
     """
     if not isinstance(data, Mapping):
         raise RedlineError(f"The {name} is {_shown(data)}, not an object.")
-    hints, known = get_type_hints(kind), dataclasses.fields(kind)  # type: ignore[arg-type]
+    hints, known = _types_of(kind), dataclasses.fields(kind)  # type: ignore[arg-type]
     values = {
         each.name: _value(hints[each.name], data[each.name], f"{name}.{each.name}")
         for each in known
@@ -32,6 +33,11 @@ def from_json(kind: type[T], data: object, name: str = "config") -> T:
     if missing:
         raise RedlineError(f"The {name} has no {missing[0]!r}. It was not written by this version of Redline.")
     return kind(**values)
+
+
+@lru_cache
+def _types_of(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _has_default(field: dataclasses.Field[Any]) -> bool:

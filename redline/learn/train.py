@@ -30,7 +30,7 @@ from redline.learn.ppo import PPO
 from redline.learn.records import Records
 from redline.learn.restoring import Experience, refusing, require_like, require_numbers, require_steps
 from redline.rollout import Rollout
-from redline.threads import use_threads
+from redline.threads import cores, use_threads
 from redline.timing.breakdown import Breakdown
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.batch import encoding_of
@@ -182,6 +182,9 @@ class Trainer:
         """Add to the metrics whether deduplication is worth it; a sentence where that has changed."""
         if not self.config.dedup or self.policy.memory_size:
             return ()
+        if self._deduplicated and rollout.num_steps >= REPEATS_WORTH_FINDING * len(rollout.observations):
+            metrics["dedup"] = 1.0  # whichever of the observations were met: counting them takes longer
+            return ()
         repeats = rollout.num_steps / rollout.num_distinct
         before, self._deduplicated = self._deduplicated, repeats >= REPEATS_WORTH_FINDING
         metrics["dedup"] = float(self._deduplicated)
@@ -319,8 +322,11 @@ def rounded_down(number: float) -> str:
     return f"{math.floor(10 * number) / 10:g}" if number < 10 else f"{math.floor(number)}"
 
 
-def warm_up(config: TrainConfig) -> None:
-    """Have everything compiled that a run needs, by a tiny run of the same kind, so that no update has to wait for it."""
+def warm_up(config: TrainConfig, updates: int = 1) -> None:
+    """Have everything compiled that a run needs, by a tiny run of the same kind, so that no update has to wait for it.
+
+    The first of its `updates` looks observations up; where they do not repeat, the next ones do without.
+    """
     once = dataclasses.replace(config.ppo, minibatches=1)
     tiny = dataclasses.replace(
         config, warm_start=None, engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once
@@ -329,7 +335,8 @@ def warm_up(config: TrainConfig) -> None:
         tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2}, squash=False)
         tiny = dataclasses.replace(tiny, network=None, make_network=None)  # which may fit its own env only
     trainer = trainer_for(tiny)
-    trainer.update()
+    for _ in range(updates):
+        trainer.update()
     trainer.close()
 
 
@@ -346,8 +353,10 @@ def below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
 
 
 def make_config_engine(config: TrainConfig, seed: int) -> Engine:
-    """The engine a config asks for."""
-    return make_engine(config.engine, config.env, config.num_envs, seed, _env_options(config), config.collecting)
+    """The engine a config asks for. Envs that play on by themselves do so on as many threads as learn."""
+    threads = config.collecting.play_threads or config.threads or cores()
+    collecting = dataclasses.replace(config.collecting, play_threads=threads)
+    return make_engine(config.engine, config.env, config.num_envs, seed, _env_options(config), collecting)
 
 
 def choose_engine(config: TrainConfig, say: Callable[[str], None]) -> tuple[TrainConfig, Choice]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redline.engines import Collecting, make_engine
+from redline.engines import Collecting, fused, make_engine
 from redline.engines.fused import Fused
 from redline.engines.lockstep import Lockstep
 from redline.learn.acting import Actor
@@ -72,7 +72,8 @@ def assert_same(found: Rollout, expected: Rollout) -> None:
 
 
 @every_env
-def test_playing_on_is_stepping_together(env):
+def test_playing_on_is_stepping_together(env, monkeypatch):
+    monkeypatch.setattr(fused, "WORTH_SHARING", 300)  # a part of the steps: some rounds are shared, and some are not
     expected, expected_left = collects(env, collecting(play_on=False))
     assert env.startswith(("cage2?obs", "nasim", "world")) or sum(len(each.episode_returns) for each in expected)
     for threads in (1, 3):

@@ -31,12 +31,12 @@ def state_values(network: Network, weights: np.ndarray, numbers: np.ndarray) -> 
 
 def _answered(network: Network, weights: np.ndarray, numbers: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     values = np.empty(len(numbers), np.float32)
-    _answer(weights, network.widths, network.shared, numbers, FEW if network.hidden else NEVER, outputs, values)
+    answer(weights, network.widths, network.shared, numbers, FEW if network.hidden else NEVER, outputs, values)
     return values
 
 
 @loop
-def _answer(weights, widths, shared, numbers, few, outputs, values):
+def answer(weights, widths, shared, numbers, few, outputs, values):
     """Write outputs and state values of inputs [n, inputs]; the values alone where `outputs` has no rows."""
     right = turned(weights, widths, outputs.shape[1], shared)
     for first in range(0, len(numbers), BLOCK):

@@ -150,8 +150,8 @@ def _hover(words: str) -> str:
 
 
 def _tag(name: str, content_svg: str = "", /, **attributes: str | float) -> str:
-    given = "".join(
+    given = "".join([
         f' {key.replace("_", "-")}="{escape(value) if isinstance(value, str) else f"{round(float(value), 2):g}"}"'
         for key, value in attributes.items()
-    )
+    ])  # fmt: skip
     return f"<{name}{given}>{content_svg}</{name}>" if content_svg else f"<{name}{given}/>"
