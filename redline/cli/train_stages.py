@@ -14,6 +14,7 @@ from redline.cli.options import Output
 from redline.cli.worlds import say_to
 from redline.errors import RedlineError, unknown
 from redline.files import warn_on_stderr
+from redline.learn.ahead import compile_ahead
 from redline.runs import CONFIG, REPORT, Run
 from redline.signals import Interrupt, exit_code_of
 from redline.worlds.registry import world_of
@@ -85,6 +86,7 @@ def begin(preset: Preset, name: str, command: Any, given: frozenset[str], query:
     """Follow a plan from its beginning."""
     say = say_to(command.output)
     say("Loading torch …")
+    compile_ahead(command.training)
     from redline.learn.stages import Chain, plan_config, smaller
     from redline.learn.train import warm_up
 
@@ -152,6 +154,10 @@ def _follow(chain: Chain, eval_episodes: int | None, output: Output) -> int:
 def _describe(stage: PlanStage) -> str:
     if stage.improve is not None:
         how = stage.improve
+        if stage.back_to:
+            return (
+                f"back to stage {stage.back_to}, with what the policy of now does better in up to {how.states} states"
+            )
         return f"improvement by rollouts of up to {how.states} states, {how.horizon} steps each"
     return f"PPO, {short(stage.steps)} steps"
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from redline.learn.distil import distil
-from redline.learn.distinct import Distinct, as_words
+from redline.learn.distinct import Distinct, words_of
 from redline.learn.improvement import Improvement
 from redline.learn.judge import Arena, Judge, Likeliest
 from redline.learn.moments import Moments, gathered, together, visit
@@ -67,8 +67,8 @@ def look_aside(
 def _beside(policy: Policy, arena: Arena, how: Improvement, path: Moments, rng: np.random.Generator) -> Moments | None:
     """Moments off the path: those that the best other actions lead to."""
     moments, actions = _deviations(policy, arena, how, path, rng)
-    known = Distinct(_words(path.observations, path.masks).shape[1])
-    known.find(_words(path.observations, path.masks))
+    known = Distinct(words_of(path.observations, path.masks).shape[1])
+    known.find(words_of(path.observations, path.masks))
     player, found = Likeliest(policy), _Found()
     for k in range(0, len(moments), BATCH):
         part = moments[k : k + BATCH]
@@ -80,7 +80,7 @@ def _beside(policy: Policy, arena: Arena, how: Improvement, path: Moments, rng: 
             obs, _, terminated, truncated, infos = env.step(chosen)
             alive &= ~(terminated | truncated)
             mask = infos.get("action_mask")
-            new = alive & (known.find(_words(obs, mask)) >= len(path.visits))
+            new = alive & (known.find(words_of(obs, mask)) >= len(path.visits))
             found.add(env.snapshot(), path.ages[part] + step, obs, mask, new)
             chosen = player.actions(obs, mask)
     return found.moments()
@@ -91,7 +91,7 @@ def _deviations(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Moments on the path and actions to take in them that the policy would not, many of each."""
     rollouts = Rollouts(policy, arena, how, path, rng)
-    states = range(min(how.states, int(np.count_nonzero(path.visits >= how.least_visits))))
+    states = range(path.common(how.states, how.least_visits))
     allowed = [rollouts.allowed(state) for state in states]
     moments, actions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for state, tried, returns in zip(states, allowed, rollouts.tried(states, allowed, how.tries), strict=True):
@@ -136,8 +136,3 @@ class _Found:
         snapshots = {name: np.concatenate([each[name] for each in self._snapshots]) for name in self._snapshots[0]}
         masks = np.concatenate(self._masks) if self._masks else None
         return gathered(snapshots, np.concatenate(self._ages), np.concatenate(self._obs), masks)
-
-
-def _words(obs: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
-    """What is seen, and what may be done then, as words."""
-    return as_words(obs) if masks is None else np.concatenate([as_words(obs), as_words(masks)], axis=1)

@@ -223,7 +223,7 @@ def _read(path: Path) -> Checkpoint:
     try:
         step, files = int(manifest["step"]), manifest["files"]
         expected = {name: (int(files[name]["bytes"]), str(files[name]["sha256"])) for name in (ARRAYS, VALUES)}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _Damage(f"{path / MANIFEST} is not a manifest: it lacks a valid {error}.") from error
     arrays_data = _read_file(path / ARRAYS, *expected[ARRAYS])
     values_data = _read_file(path / VALUES, *expected[VALUES])

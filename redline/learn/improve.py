@@ -9,7 +9,7 @@ that has ruled an action out will never find by itself that it was wrong; this d
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -56,10 +56,7 @@ def improve(
         gains = this.gains(list(progress.switches))
         progress = Progress((*progress.gains, gains))
         keep(progress)
-        say(
-            f"{gains.states} states ({gains.covered:.0%} of all steps): {gains.found} could do better, "
-            f"{gains.taken} taken; {gains.before:.2f} → {gains.after:.2f} ± {gains.stderr:.2f}"
-        )
+        say(gains.line("could do better"))
     return list(progress.gains)
 
 
@@ -73,7 +70,7 @@ class _Round:
         play_seed, *self._seeds = (int(part) for part in entropy.generate_state(4, np.uint32))
         with watch.span("visit"):
             self._moments = visit(policy, arena, how.episodes, play_seed)
-        self._states = min(how.states, int(np.count_nonzero(self._moments.visits >= how.least_visits)))
+        self._states = self._moments.common(how.states, how.least_visits)
 
     def found(self) -> list[Switch]:
         """The switches that do better, each by itself; those that promise most first."""
@@ -87,18 +84,7 @@ class _Round:
         _, judge_seed, lesson_seed = self._seeds
         judge = Judge(self._arena, self._how.judging, judge_seed, self._how.lengths)
         taken, difference = _take(self._policy, judge, self._moments, switches, self._how, lesson_seed, self._watch)
-        visits = self._moments.visits
-        return Gains(
-            states=self._states,
-            covered=float(visits[: self._states].sum() / visits.sum()),
-            found=len(switches),
-            taken=taken,
-            promised=sum(each.worth for each in switches),
-            before=difference.before,
-            after=difference.after if taken else difference.before,
-            stderr=difference.stderr,
-            switches=tuple(asdict(each) for each in switches[:10]),
-        )
+        return Gains.of(self._moments, self._how, switches, taken, difference)
 
 
 def _take(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redline.errors import RedlineError
 from redline.learn.config import at_least
+
+if TYPE_CHECKING:
+    from redline.learn.judge import Judgement
+    from redline.learn.moments import Moments
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,31 @@ class Gains:
     stderr: float
     switches: tuple[dict[str, Any], ...]
     """The ten that promise most."""
+
+    @classmethod
+    def of(
+        cls, moments: Moments, how: Improvement, switches: Sequence[Switch], taken: int, difference: Judgement
+    ) -> Gains:
+        """What a round came to that looked at these moments and took so many of the switches."""
+        states = moments.common(how.states, how.least_visits)
+        return cls(
+            states=states,
+            covered=float(moments.visits[:states].sum() / moments.visits.sum()),
+            found=len(switches),
+            taken=taken,
+            promised=sum(each.worth for each in switches),
+            before=difference.before,
+            after=difference.after if taken else difference.before,
+            stderr=difference.stderr,
+            switches=tuple(asdict(each) for each in switches[:10]),
+        )
+
+    def line(self, found: str) -> str:
+        """In a line; `found` says what the switches are."""
+        return (
+            f"{self.states} states ({self.covered:.0%} of all steps): {self.found} {found}, "
+            f"{self.taken} taken; {self.before:.2f} → {self.after:.2f} ± {self.stderr:.2f}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""

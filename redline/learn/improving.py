@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.learn import checkpoint
+from redline.learn.adopt import adopt
 from redline.learn.improve import improve
 from redline.learn.improvement import START, Gains, Improvement, Progress
 from redline.learn.judge import Arena
@@ -45,8 +46,21 @@ def improve_in(
     if progress == START:
         keep(progress)
     gains = improve(policy, arena, how, seed, watch, say, progress, keep)
+    return _written(run, gains, merge([before, _so_far(watch)]))
+
+
+def adopt_in(
+    run: Run, policy: Policy, other: Policy, arena: Arena, how: Improvement, seed: int, say: Callable[[str], None]
+) -> list[Gains]:
+    """Have a policy take over what another does better. One that was broken off is done again from its beginning."""
+    watch = Stopwatch()
+    gains = adopt(policy, other, arena, how, seed, watch, say)
+    return _written(run, gains, _so_far(watch))
+
+
+def _written(run: Run, gains: list[Gains], times: Breakdown) -> list[Gains]:
     run.write_json(IMPROVEMENT, {"rounds": [each.to_json() for each in gains]})
-    run.write_json(BREAKDOWN, merge([before, _so_far(watch)]).to_json())
+    run.write_json(BREAKDOWN, times.to_json())
     return gains
 
 

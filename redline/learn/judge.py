@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from redline.errors import RedlineError
-from redline.learn.distinct import Distinct, as_words
+from redline.learn.distinct import Distinct, words_of
 from redline.learn.policy import Policy
 from redline.worlds.batch import BatchEnv
 from redline.worlds.registry import make_env, world_of
@@ -36,9 +36,7 @@ class Likeliest:
 
     def actions(self, obs: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray:
         """An action int64 [n] for each observation."""
-        words = as_words(obs)
-        if masks is not None:
-            words = np.concatenate([words, as_words(masks)], axis=1)
+        words = words_of(obs, masks)
         if self._distinct is None:
             self._distinct = Distinct(words.shape[1])
         rows = self._distinct.find(words)

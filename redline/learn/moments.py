@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from redline.learn.distinct import Distinct, as_words
+from redline.learn.distinct import Distinct, words_of
 from redline.learn.judge import Arena, Likeliest
 from redline.learn.policy import Policy
 
@@ -23,6 +23,10 @@ class Moments(NamedTuple):
     masks: np.ndarray | None  # [S, actions]
     visits: np.ndarray  # [S]
     members: list[np.ndarray]  # for each state, moments
+
+    def common(self, most: int, least_visits: int) -> int:
+        """How many of the commonest states to look at: `most`, or those with so many visits."""
+        return min(most, int(np.count_nonzero(self.visits >= least_visits)))
 
 
 def visit(policy: Policy, arena: Arena, episodes: int, seed: int) -> Moments:
@@ -49,7 +53,7 @@ def visit(policy: Policy, arena: Arena, episodes: int, seed: int) -> Moments:
 
 def gathered(snapshots: dict[str, np.ndarray], ages: np.ndarray, obs: np.ndarray, masks: np.ndarray | None) -> Moments:
     """Moments with their information states, the commonest first."""
-    words = as_words(obs) if masks is None else np.concatenate([as_words(obs), as_words(masks)], axis=1)
+    words = words_of(obs, masks)
     rows = Distinct(words.shape[1]).find(words)
     counts = np.bincount(rows)
     order = np.argsort(-counts, kind="stable")

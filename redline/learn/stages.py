@@ -27,7 +27,7 @@ from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.evaluate import Trained, load_policy
 from redline.learn.grow import grow
 from redline.learn.improvement import Improvement, total_gain
-from redline.learn.improving import begun, improve_in
+from redline.learn.improving import adopt_in, begun, improve_in
 from redline.learn.judge import Arena, Judge, Judgement
 from redline.learn.policy import Policy
 from redline.learn.session import Session
@@ -73,13 +73,15 @@ class Guard:
 
 @dataclass(frozen=True)
 class PlanStage:
-    """One part of a training plan: PPO, or improvement by rollouts."""
+    """One part of a training plan: PPO, improvement by rollouts, or going back to an earlier policy that adopts."""
 
     name: str
     config: TrainConfig
     """What to train on and how; its seed is worked out from that of the plan."""
     improve: Improvement | None = None
     """Improve by rollouts instead of PPO."""
+    back_to: int = 0
+    """Go back to the policy after so many stages, and have it adopt what the present one does better."""
     heat: float = 1.0
     """The actor's outputs are multiplied by this at the start: below 1, the policy is less decided, and tries more."""
     guard: Guard | None = None
@@ -176,20 +178,22 @@ class Chain:
         """A stage of improvement by rollouts, begun or gone on with."""
         stage = self.stages[number]
         assert stage.improve is not None
-        run, policy = begun(self.folder(number), config_to_json(stage.config)), self.before(stage)
-        gains = improve_in(run, policy, self._arena(stage, {}), stage.improve, stage.config.seed, self._say)
+        run, arena = begun(self.folder(number), config_to_json(stage.config)), self._arena(stage, {})
+        policy = self._as_of(stage, stage.back_to or len(self.done))
+        how, seed = stage.improve, stage.config.seed
+        if stage.back_to:
+            gains = adopt_in(run, policy, self._as_of(stage, len(self.done)), arena, how, seed, self._say)
+        else:
+            gains = improve_in(run, policy, arena, how, seed, self._say)
         self._close(
             number, policy,
             {
-                "kind": "improve", "seconds": run.read_json(BREAKDOWN)["total_seconds"], "steps": 0, "episodes": 0,
+                "kind": "adopt" if stage.back_to else "improve", "steps": 0, "episodes": 0,
+                "seconds": run.read_json(BREAKDOWN)["total_seconds"],
                 "kept": any(each.taken for each in gains), "switches": sum(each.taken for each in gains),
                 "before": gains[0].before, "after": gains[0].before + total_gain(gains), "stderr": gains[0].stderr,
             },
         )  # fmt: skip
-
-    def before(self, stage: PlanStage) -> Policy:
-        """The policy that a stage begins with."""
-        return self._as_of(stage, len(self.done))
 
     def rival(self, stage: PlanStage) -> Policy:
         """The policy that the result of a stage has to beat."""

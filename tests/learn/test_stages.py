@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from redline.cli import main
-from redline.learn.checkpoint import load, resolve
 from redline.learn.config import TrainConfig
 from redline.learn.evaluate import load_policy
 from redline.learn.finite import NotFinite
@@ -125,20 +124,47 @@ def test_a_finished_plan_has_nothing_to_go_on_with(run, capsys):
     assert "finished" in capsys.readouterr().out
 
 
+def cut(folder: Path, count: int) -> None:
+    """A run as if it had been killed after so many stages: the result of the last is there, and nothing of later ones."""
+    found = Run.open(folder).read_json("stages.json")
+    (folder / "stages.json").write_text(json.dumps({**found, "stages": found["stages"][:count]}))
+    steps = sum(each["steps"] for each in found["stages"][:count])
+    for path in (folder / "checkpoints").iterdir():
+        if int(path.name.removeprefix("step-")) > steps:
+            shutil.rmtree(path)
+    for each in found["stages"][count:]:
+        shutil.rmtree(folder / "stages" / each["folder"])
+
+
 def test_a_plan_that_was_stopped_between_stages_goes_on_to_the_same_policy(run, tmp_path):
     other = tmp_path / "run"
     assert train(other, "--eval-episodes", "0") == 0
-    found = Run.open(other).read_json("stages.json")
-    first = load(resolve(other / "stages" / "1-table"))
-    # as if it had been killed after the first stage: its result is there, and nothing of the later ones
-    (other / "stages.json").write_text(json.dumps({**found, "stages": found["stages"][:1]}))
-    for path in sorted((other / "checkpoints").iterdir()):
-        if int(path.name.removeprefix("step-")) > first.step:
-            subprocess.run(["rm", "-r", str(path)], check=True)
-    for later in sorted((other / "stages").iterdir())[1:]:
-        subprocess.run(["rm", "-r", str(later)], check=True)
+    cut(other, 1)
     assert main(["train", "--resume", str(other), "--quiet", "--eval-episodes", "0"]) == 0
     assert all((weights(other)[name] == array).all() for name, array in weights(run.path).items())
+
+
+def test_a_plan_goes_back_to_an_earlier_policy_and_does_a_broken_off_adoption_again(tmp_path):
+    folder = tmp_path / "run"
+    assert train(folder, "--preset", "champion", "--total-steps", "640", "--eval-episodes", "0") == 0
+    done = Run.open(folder).read_json("stages.json")["stages"]
+    assert [each["folder"] for each in done if each["kind"] == "adopt"] == ["9-adopt", "13-adopt"]
+    assert [stage.back_to for stage in champion(TrainConfig("cage2")) if stage.back_to] == [4, 9]
+    before, whole = weights(folder / "stages" / "4-again" / RESULT), weights(folder)
+    if not done[8]["kept"]:
+        adopted = weights(folder / "stages" / "9-adopt" / RESULT)
+        assert all((adopted[name] == array).all() for name, array in before.items())
+    cut(folder, 8)
+    (folder / "stages" / "9-adopt").mkdir()  # broken off
+    assert main(["train", "--resume", str(folder), "--quiet", "--eval-episodes", "0"]) == 0
+    assert all((weights(folder)[name] == array).all() for name, array in whole.items())
+
+
+def test_the_experts_of_a_plan_meet_one_red_each_and_all_else_meets_both():
+    stages = champion(TrainConfig("cage2"))
+    reds = [stage.config.env_options["red_agent"] for stage in stages]
+    both, one, other = "B_lineAgent,RedMeanderAgent", "B_lineAgent", "RedMeanderAgent"
+    assert reds == [both] * 4 + [one] * 4 + [both] + [other] * 3 + [both] * 2
 
 
 def test_ctrl_c_says_how_to_go_on_and_that_ends_where_it_would_have(run, tmp_path):

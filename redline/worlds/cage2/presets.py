@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,13 @@ BOTH = "B_lineAgent,RedMeanderAgent"
 BOARD = "leaderboard"
 """The rules to train under where none are named: those of the published board."""
 TIDY = 0.003
-TRYING = {"accidents": 0.02, "restore_rebate": 0.3}
+TRYING = {"accidents": 0.03, "restore_rebate": 0.5}
 """What makes a defender find out what Restore is good for: some happen by themselves, and all are cheaper."""
+ASIDE = {"B_lineAgent": 400}
+"""Information states to look at beside the path, for Reds that meet few enough of them for that to find anything."""
+ADOPTING = Improvement(
+    lengths=LENGTHS, states=600, least_visits=15, horizon=max(LENGTHS), deciding=512, errors=2.5, lessons=1500
+)  # fmt: skip
 GUARD = Guard(lengths=LENGTHS, env_options=PLAIN)
 WIDE = PPOConfig(learning_rate=3e-3, epochs=6, target_kl=0.03, entropy=0.004, anneal_entropy=True)
 FINE = replace(WIDE, learning_rate=2e-3, entropy=0.002)
@@ -32,18 +38,31 @@ class _Plan:
         """A quick beginning, on the table alone: few observations, learned fast."""
         return PlanStage("table", self._config(steps, 512, PPOConfig(), observation="table"))
 
-    def ppo(self, name: str, steps: int, how: PPOConfig, heat: float = 1.0, stages: int = 1) -> PlanStage:
-        """PPO on everything that Blue remembers. With the `stages` before it, it must come to something better."""
-        guard = replace(GUARD, stages=stages)
-        return PlanStage(name, self._config(steps, 1024, how, tidy=TIDY), heat=heat, guard=guard)
+    def ppo(self, name: str, steps: int, how: PPOConfig, heat: float = 1.0) -> PlanStage:
+        """PPO on everything that Blue remembers."""
+        return PlanStage(name, self._config(steps, 1024, how, tidy=TIDY), heat=heat, guard=GUARD)
 
-    def trying(self, name: str, steps: int) -> PlanStage:
-        """PPO that tries things out. It need not end better than it began: the stages that follow make use of it."""
-        return PlanStage(name, self._config(steps, 1024, WIDE, tidy=TIDY, **TRYING), heat=0.6)
-
-    def improve(self, **settings: Any) -> PlanStage:
+    def improve(self, rounds: int = 1, aside: int = 0, **more: Any) -> PlanStage:
         """Improvement by rollouts, which knows that a reward counts for every official length that it falls into."""
-        return PlanStage("improve", self._config(None, 1024, FINE), improve=Improvement(lengths=LENGTHS, **settings))
+        how = Improvement(lengths=LENGTHS, rounds=rounds, aside=aside)
+        return PlanStage("improve", self._config(None, 1024, FINE, **more), improve=how)
+
+    def experts(self, stages: int) -> Iterator[PlanStage]:
+        """For each Red a defender against that one alone: the policy after so many stages adopts what it does better."""
+        for red in str(self._options["red_agent"]).split(","):
+            expert = list(self._expert(red))
+            yield from expert
+            yield PlanStage("adopt", self._config(None, 1024, FINE), improve=ADOPTING, back_to=stages)
+            stages += len(expert) + 1
+
+    def _expert(self, red: str) -> Iterator[PlanStage]:
+        """A defender against one Red. It tries things out at first, and need not be better until it has made use of them."""
+        trying = {"tidy": TIDY, "red_agent": red, **TRYING}
+        yield PlanStage("try", self._config(14_000_000, 1024, WIDE, **trying), heat=0.3)
+        yield self.improve(red_agent=red)
+        yield PlanStage("expert", self._config(10_000_000, 1024, FINE, tidy=TIDY, red_agent=red))
+        if red in ASIDE:
+            yield self.improve(rounds=3, aside=ASIDE[red], red_agent=red)
 
     def _config(self, steps: int | None, num_envs: int, how: PPOConfig, **more: Any) -> TrainConfig:
         options = {**self._options, **more}
@@ -70,10 +89,7 @@ def champion(asked: TrainConfig) -> list[PlanStage]:
         plan.ppo("memory", 24_000_000, WIDE, heat=0.6),
         plan.improve(),
         plan.ppo("again", 18_000_000, FINE),
-        plan.improve(),
-        plan.trying("accidents", 14_000_000),
-        plan.improve(),
-        plan.ppo("polish", 18_000_000, FINE, stages=3),
+        *plan.experts(stages=4),
         plan.improve(rounds=2),
     ]
     return seeded(stages, asked.seed)
