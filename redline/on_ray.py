@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from redline.errors import RedlineError, install
+from redline.processes import end_children, own_children
 
-CONNECT_SECONDS = 5.0
+CONNECT_SECONDS, START_TRIES = 5.0, 3
+QUIET = {"log_to_driver": False, "logging_level": "error"}
 HTTP2_SETTINGS = b"\x04"  # the kind of frame with which both sides begin
 HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + HTTP2_SETTINGS + bytes(5)
 
@@ -37,38 +39,56 @@ def connect(num_cpus: int, address: str | None) -> tuple[Any, bool]:
 def _init(ray: Any, num_cpus: int, address: str | None) -> None:
     """Prints nothing, and leaves our handling of SIGTERM as it was."""
     on_sigterm = signal.getsignal(signal.SIGTERM)
-    quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
-        with _nobody_listens(ray):
+        with _kept_from(ray, "worker", "listen_error_messages"), _kept_from(ray, "utils", "set_sigterm_handler"):
             if address is None:
-                ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **quiet)
+                _start(ray, num_cpus)
             else:
                 _knock(address)
-                ray.init(address=address, **quiet)
+                ray.init(address=address, **QUIET)
     except (OSError, ValueError, RuntimeError) as error:
         where = f"at {address!r} " if address else ""
-        reason = str(error).strip().split("\n")[0]
         raise RedlineError(
-            f"No Ray cluster {where}could be reached ({reason}). Try 'auto', host:port, or none."
+            f"No Ray cluster {where}could be reached ({_reason(error)}). Try 'auto', host:port, or none."
         ) from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_sigterm)
 
 
+def _start(ray: Any, num_cpus: int) -> None:
+    """Start a cluster here. Ray gives its own processes half a minute, which a busy machine may need several times."""
+    for left in reversed(range(START_TRIES)):
+        children = own_children()
+        try:
+            ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **QUIET)
+            return
+        except Exception as error:  # Ray's own is nothing more special
+            end_children(own_children() - children)
+            ray.shutdown()
+            if not left:
+                raise RedlineError(
+                    f"Ray did not start ({_reason(error)}). Try again when this machine is less busy, or --engine pool."
+                ) from error
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).split("\n")[0]
+
+
 @contextlib.contextmanager
-def _nobody_listens(ray: Any) -> Iterator[None]:
-    """Connects without the thread that prints pages on stdout when a worker or a node dies: that is for us to say."""
-    worker = getattr(getattr(ray, "_private", None), "worker", None)
-    listen = getattr(worker, "listen_error_messages", None)
-    if worker is None or listen is None:  # another version of Ray, which may print what it likes
+def _kept_from(ray: Any, part: str, name: str) -> Iterator[None]:
+    """Connects without something that Ray does beside: print pages on stdout when a node dies, and take SIGTERM from us."""
+    module = getattr(getattr(ray, "_private", None), part, None)
+    done = getattr(module, name, None)
+    if module is None or done is None:  # another version of Ray, which may do what it likes
         yield
         return
-    worker.listen_error_messages = lambda *_: None
+    setattr(module, name, lambda *_: None)
     try:
         yield
     finally:
-        worker.listen_error_messages = listen
+        setattr(module, name, done)
 
 
 def _knock(address: str) -> None:

@@ -172,10 +172,14 @@ def ends_in_time(work: Callable[[], object], seconds: float = CLOSE_SECONDS) -> 
 
 def own_children() -> set[int]:
     """The processes that this one has started and that are still there."""
+    return _started_by("self")
+
+
+def _started_by(process: str) -> set[int]:
     found = set[int]()
     with contextlib.suppress(OSError):
-        for thread in os.listdir("/proc/self/task"):
-            with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/children") as file:
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/children") as file:
                 found.update(map(int, file.read().split()))
     return found
 
@@ -199,10 +203,17 @@ def _has_children() -> bool:
 
 
 def end_children(pids: set[int]) -> None:
-    """Kill those of these processes that are still children of ours."""
+    """Kill those of these processes that are still children of ours, and what is below them."""
     for pid in pids & own_children():
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+        for each in (pid, *_below(pid)):
+            with contextlib.suppress(OSError):
+                os.kill(each, signal.SIGKILL)
+
+
+def _below(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have started."""
+    found = _started_by(str(pid))
+    return [*found, *(each for child in found for each in _below(child))]
 
 
 def _is_alive(pid: int) -> bool:

@@ -24,8 +24,8 @@ LAYERS = [  # from the top; a module imports from its own package and from layer
     {"engines"},
     {"sb3", "envs"},
     {"worlds"},
-    {"rollout", "timing", "compiled", "signature"},
-    {"files", "threads", "processes", "on_ray", "signals"},
+    {"rollout", "timing", "compiled", "signature", "on_ray"},
+    {"files", "threads", "processes", "signals"},
     {"errors", "version"},
 ]
 REEXPORTED = {

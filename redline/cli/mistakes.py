@@ -167,5 +167,5 @@ def _no_value(switch: Argument, value: str) -> str:
 def _missing(command: str, argument: Argument) -> RedlineError:
     words = " ".join(argument.about.split())
     about = f"{words[:1].lower()}{words[1:]}" if words else f"{_example(argument)}."
-    such_as = f" Try: redline {command} runs/NAME." if argument.kind is Path else ""
+    such_as = f" Try: redline {command} runs/NAME." if argument.kind is Path and argument.name != "FILE" else ""
     return RedlineError(f"{command} needs {argument.name}: {about}{such_as}")

@@ -25,6 +25,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 """Seconds that are waited before an env is restarted that fails again and again. All others wait, too."""
 START_SECONDS = 300.0
 """Time for a new worker to import the env, and for an env to be made."""
+THINK_SECONDS = 60.0
+"""Time for a worker that plays whole episodes to choose actions, or to hand in what it has played."""
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,11 @@ class Supervisor:
     def start_deadline(self) -> float:
         """Seconds until a new worker must have begun, or an env must have been made."""
         return START_SECONDS
+
+    @property
+    def think_deadline(self) -> float:
+        """Seconds that a worker may be between two steps."""
+        return max(self.deadline, THINK_SECONDS)
 
 
 def _capital(cause: Failure | Death) -> str:

@@ -72,10 +72,11 @@ class PoolWorkers:
         return Death(worker, death.pid, how, env, during, seed, step, action, status.at_stake)
 
     def end_if_hung(self, worker: int) -> bool:
-        """Kill a worker that has been at one step for too long."""
-        status, deadline = self._board.status[worker], self._faults.deadline
-        at_env = status.phase in (RESET, STEP)  # else it makes an env, or thinks
-        limit = deadline if at_env else max(deadline, self._faults.start_deadline)
+        """Kill a worker that has been at one thing for too long."""
+        status, faults = self._board.status[worker], self._faults
+        at_env = status.phase in (RESET, STEP)
+        thinks = not status.phase and status.has_begun
+        limit = faults.deadline if at_env else faults.think_deadline if thinks else faults.start_deadline
         if status.silent_seconds(self._asked_ns[worker], self._awake.look()) <= limit or worker in self._hung:
             return False
         self._hung[worker] = f"hung for {limit:g} s{' (--step-deadline)' if at_env else ''} and was killed"

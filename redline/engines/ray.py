@@ -26,7 +26,7 @@ from redline.on_ray import connect
 from redline.threads import ONE_THREAD, cores
 
 UP_SECONDS = 60.0
-"""Time an actor has to come up, imports included."""
+"""Time an actor has on a cluster that others may use, imports included. On our own it has as long as any worker."""
 ROOM_SECONDS = 20.0
 """Time the cluster has to find room for an actor that died, when it has fewer CPUs left than we need."""
 LOST_SECONDS = 30.0
@@ -88,7 +88,7 @@ class RayWorkers:
         while not ray.wait([actor.introduced], timeout=1.0)[0]:
             waited = time.monotonic() - begun
             crowded = not first and waited > ROOM_SECONDS and self._cpus() < len(self._alive())
-            if crowded or waited > UP_SECONDS:
+            if crowded or waited > self._patience():
                 no_cpu = NoRoom(f"the Ray cluster has no CPU for it after {waited:.0f} s")
                 error = self._too_busy() if first else no_cpu
                 self._kill(worker)
@@ -103,6 +103,10 @@ class RayWorkers:
                 f"An actor on Ray did not come up: {reason}. Redline must be installed on every node of the cluster."
             ) from error
 
+    def _patience(self) -> float:
+        """Seconds until an actor must be up. On a cluster of our own nobody has its CPU: if it is slow, the machine is."""
+        return self._faults.start_deadline if self._ours else UP_SECONDS
+
     def _require_cpus(self) -> None:
         total = self._cpus()
         if total < self.num_workers:
@@ -113,9 +117,9 @@ class RayWorkers:
         introduced = [actor.introduced for actor in self.actors.values()]
         up = len(self._ray.wait(introduced, num_returns=len(introduced), timeout=0)[0])
         hint = f"Try --workers {up}" if up else "Try again when others are done"
+        why = "this machine is busy" if self._ours else f"the Ray cluster has {self._cpus()} CPUs, and others use them"
         return RedlineError(
-            f"{up} of {self.num_workers} workers came up within {UP_SECONDS:.0f} s: the Ray cluster has {self._cpus()} "
-            f"CPUs, and others use them. {hint}."
+            f"{up} of {self.num_workers} workers came up within {self._patience():.0f} s: {why}. {hint}."
         )
 
     def _cpus(self) -> int:

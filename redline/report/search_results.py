@@ -201,7 +201,7 @@ def _numbers(cells: np.ndarray) -> np.ndarray:
 def _to_number(value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 import zipfile
 import zlib
@@ -120,14 +121,13 @@ def load_arrays(path: Path, most_bytes: int = MOST_BYTES) -> Arrays:
         raise RedlineError(f"There is no recording {path}. Pass the path of one, such as traces.npz.")
     try:
         with zipfile.ZipFile(plain_file(path)) as file:
-            claimed = sum(_claimed_bytes(path, file, member) for member in file.infolist())
+            claimed = sum(member.file_size for member in file.infolist())
             if claimed > most_bytes:
                 raise RedlineError(
                     f"{path} claims to hold {claimed / 2**30:.1f} GiB. Recordings of up to {most_bytes / 2**30:.3g} GiB "
                     "are read: make several of it."
                 )
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            return {_array_name(member): _array_in(path, file, member) for member in file.infolist()}
     except _DAMAGE as error:
         why = "it may be cut short" if _was_zip(path) else "it is no .npz file"
         raise RedlineError(f"{path} cannot be read as a recording: {why}. Pass an .npz file of numbers.") from error
@@ -141,22 +141,26 @@ def _was_zip(path: Path) -> bool:
         return stream.read(2) in (b"PK", b"")
 
 
-def _claimed_bytes(path: Path, file: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """The bytes that an array will take, by its header, which must not claim more than the file holds."""
-    name = member.filename.removesuffix(".npy")
+def _array_name(member: zipfile.ZipInfo) -> str:
+    return member.filename.removesuffix(".npy")
+
+
+def _array_in(path: Path, file: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    """An array of a file, unless its header claims more than the file holds."""
+    name = _array_name(member)
     with file.open(member) as stream:
         version = np.lib.format.read_magic(cast(BinaryIO, stream))
         if version not in _HEADERS:
             raise RedlineError(f"{path}: {name} is written in a form that is not known here: {version}.")
-        shape, _, dtype = _HEADERS[version](stream)
-    if dtype.hasobject or dtype.names is not None:
-        raise RedlineError(f"{path}: {name} holds objects; a recording holds numbers.")
-    size = int(dtype.itemsize)
-    for length in shape:
-        size *= int(length)
-    if size > member.file_size:
-        raise RedlineError(f"{path}: {name} claims {size:,} bytes and has {member.file_size:,}. The file is damaged.")
-    return size
+        shape, by_columns, dtype = _HEADERS[version](stream)
+        if dtype.hasobject or dtype.names is not None:
+            raise RedlineError(f"{path}: {name} holds objects; a recording holds numbers.")
+        size = math.prod(map(int, shape), start=int(dtype.itemsize))
+        if not 0 <= size <= member.file_size:
+            raise RedlineError(
+                f"{path}: {name} claims {size:,} bytes and has {member.file_size:,}. The file is damaged."
+            )
+        return np.ndarray(shape, dtype, bytearray(stream.read(size)), order="F" if by_columns else "C")
 
 
 class Recording:

@@ -117,3 +117,8 @@ def test_commands_explain_mistakes_in_words_of_our_own(line, says, capsys):
     assert says in said
     for word in ("STR", "INT", "FLOAT", "Traceback", "rror parsing", "nrecognized", "literal", "│"):
         assert word not in said
+
+
+def test_a_missing_file_is_not_made_up_for_by_the_name_of_a_run(capsys):
+    assert main(["export", "runs/a"]) == 2
+    assert "export needs FILE" in (said := capsys.readouterr().err) and "Try: redline export runs/NAME." not in said

@@ -32,12 +32,17 @@ class Odd(gymnasium.Env):
 
     def __init__(self, what="", folder=""):
         self.what, self.folder, self.clock = what, folder, 0
-        if what == "child":
+        if what in ("child", "child of a child"):
             self.start()
 
     def start(self):
-        child = subprocess.Popen(["sleep", "1000"])
-        open(os.path.join(self.folder, f"child-{child.pid}"), "w").close()
+        if self.what == "child of a child":
+            own = subprocess.Popen(["sh", "-c", "sleep 1000 & echo $!; wait"], stdout=subprocess.PIPE, text=True)
+            with own.stdout:
+                number = int(own.stdout.readline())
+        else:
+            number = subprocess.Popen(["sleep", "1000"]).pid
+        open(os.path.join(self.folder, f"child-{number}"), "w").close()
 
     def reset(self, *, seed=None, options=None):
         self.clock = 0
@@ -115,7 +120,7 @@ def test_an_env_that_is_looked_at_before_training_cannot_stop_it(
     assert (found.actions is None) == (what == "base")
 
 
-@pytest.mark.parametrize("what", ["child", "child in a step"])
+@pytest.mark.parametrize("what", ["child", "child in a step", "child of a child"])
 @pytest.mark.parametrize("how", ["close", "kill"])
 def test_children_of_an_env_end_with_its_worker(how: str, what: str, folder: Path) -> None:
     script = (
@@ -143,7 +148,7 @@ def test_children_of_an_env_end_with_its_worker(how: str, what: str, folder: Pat
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )  # the env's own
-@pytest.mark.parametrize("what", ["child", "child in a step"])
+@pytest.mark.parametrize("what", ["child", "child in a step", "child of a child"])
 @pytest.mark.parametrize("name", ["serial", "vector"])
 def test_children_of_an_env_in_this_process_end_with_it(name: str, what: str, folder: Path) -> None:
     bystander = subprocess.Popen(["sleep", "1000"])

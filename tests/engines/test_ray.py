@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -18,7 +19,9 @@ import pytest
 
 from redline.engines import Collecting, Faults, make_engine
 from redline.engines import ray as on_ray
+from redline.engines.faults import Supervisor
 from redline.errors import RedlineError
+from redline.on_ray import START_TRIES, _init
 from redline.rollout import Rollout
 from redline.timing.stopwatch import Stopwatch
 from tests.engines.scripted import Scripted
@@ -338,3 +341,59 @@ def test_a_cluster_of_three_nodes_that_loses_its_dashboard_goes_on(cluster, tmp_
     assert whole(rollouts[0])
     assert engine.faults.restarts == 0
     assert "redline:" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_an_actor_that_is_slow_to_begin_is_waited_for_on_a_cluster_of_our_own(ours, monkeypatch):
+    seconds = iter(range(1000))
+    monkeypatch.setattr(on_ray.time, "monotonic", lambda: next(seconds))
+    slow = SimpleNamespace(
+        wait=lambda refs, num_returns=1, timeout=0: (refs if next(seconds) > 180 else [], []),
+        get=lambda ref: (1, None, True), kill=lambda actor: None, cluster_resources=lambda: {"CPU": 2.0},
+        exceptions=ray.exceptions,
+    )  # fmt: skip
+    workers = object.__new__(on_ray.RayWorkers)
+    workers.num_workers, workers._ray, workers._ours, workers._faults = 1, slow, ours, Supervisor(Faults(), 1, 0)
+    workers.actors = {0: on_ray._RayActor(None, None)}
+    if ours:
+        workers._wait_until_up(0, first=True)
+        assert workers.actors[0].pid == 1
+    else:
+        with pytest.raises(RedlineError, match=r"0 of 1 workers came up within 60 s: .*others use them"):
+            workers._wait_until_up(0, first=True)
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_a_ray_that_does_not_start_in_time_is_tried_again_and_leaves_nothing_behind(failures):
+    begun: list[subprocess.Popen] = []
+
+    def init(**_: object) -> None:
+        begun.append(subprocess.Popen(["sleep", "1000"]))
+        if len(begun) <= failures:
+            raise Exception("The current node timed out during startup.\nOr so.")
+
+    slow = SimpleNamespace(init=init, shutdown=lambda: None)
+    try:
+        if failures < START_TRIES:
+            _init(slow, 2, None)
+        else:
+            with pytest.raises(RedlineError, match=r"^Ray did not start \(The current node timed out.*less busy"):
+                _init(slow, 2, None)
+        assert len(begun) == START_TRIES
+        assert [each.wait(60) for each in begun[:failures]] == [-signal.SIGKILL] * failures
+    finally:
+        for each in begun:
+            each.kill()
+            each.wait()
+
+
+def test_sigterm_stays_ours_while_ray_starts():
+    heard: list[object] = []
+
+    def init(**_: object) -> None:
+        ray._private.utils.set_sigterm_handler(lambda *_: None)
+        heard.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    _init(SimpleNamespace(init=init, shutdown=lambda: None, _private=ray._private), 2, None)
+    assert heard == [before]

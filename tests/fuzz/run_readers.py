@@ -179,6 +179,13 @@ def net_runs() -> Reader:
     return _in_folder(found, lambda folder: write_report(Run.open(folder)))
 
 
+def profiles() -> Reader:
+    """A run, on its way into a profile."""
+    from redline.profiler.finished import profile_of_run
+
+    return _in_folder(_seeds("run"), profile_of_run)
+
+
 def compared_runs() -> Reader:
     """A run, on its way into a list or a comparison."""
     from redline.report.groups import read_run
@@ -240,4 +247,4 @@ def sweeps() -> Reader:
     return _in_folder({sweep.SWEEP: encoded(plan)}, sweep.read_plan)
 
 
-READERS = (checkpoints, values, policies, configs, metrics, net_runs, compared_runs, stages, searches, sweeps)
+READERS = (checkpoints, values, policies, configs, metrics, profiles, net_runs, compared_runs, stages, searches, sweeps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import random
 import signal
@@ -13,11 +14,13 @@ import pytest
 from redline.errors import RedlineError
 from tests.fuzz.readers import NAMES, reader
 from tests.fuzz.states import Subject
-from tests.fuzz.trying import try_all
+from tests.fuzz.trying import _hangs, _put, try_all
 
 FOUND = {
-    "timings": (21, 47), "tool files": (42, 1344), "networks": (0, 3, 182, 1262), "recordings": (248,),
-    "other recordings": (135,), "team recordings": (4, 11, 17, 41, 61, 62, 64, 73, 122, 226, 1445),
+    "timings": (21, 47), "job shops": (2742, 31217), "routes": (12546,), "tool files": (42, 1344),
+    "networks": (0, 3, 182, 1262), "recordings": (248,), "other recordings": (135,), "checkpoints": (29276,),
+    "profiles": (5, 16, 1285, 1565),
+    "team recordings": (4, 11, 17, 41, 61, 62, 64, 73, 122, 226, 1445),
 }  # fmt: skip
 """Seeds of inputs that once did not end in one line, by reader."""
 SLOW_TO_COMPILE = ("recordings", "team recordings", "other recordings", "schedules")
@@ -78,3 +81,17 @@ def test_an_input_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("tests.fuzz.trying.WARM_UP", 0)
     found = try_all(lambda seed: time.sleep(1000 if seed == 2 else 0) is None, range(1, 4))
     assert found.wrong == {"hung": 2}
+
+
+def test_who_is_at_work_is_never_taken_for_hung() -> None:
+    at = np.frombuffer(mmap.mmap(-1, 24))
+    _put(at, 1)
+    child = os.fork()
+    if not child:
+        while True:
+            _put(at, 1)
+    try:
+        assert not any(_hangs(child, at) for _ in range(20_000))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

@@ -9,11 +9,12 @@ import os
 import resource
 import select
 import signal
-import struct
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import numpy as np
 
 MOST_SECONDS, MOST_BYTES, MOST_FINDINGS = 2.0, 2**30, 10
 PATIENCE, BUSY_PATIENCE = 600.0, 20.0
@@ -42,14 +43,14 @@ class Findings:
 
 def try_all(try_one: Try, seeds: range) -> Findings:
     """Try all seeds. Where one ends the process that tries them, another goes on behind it."""
-    found, at = Findings(), mmap.mmap(-1, 24)  # the seed that is tried, and since when
+    found, at = Findings(), np.frombuffer(mmap.mmap(-1, 24))  # the seed that is tried, and since when
     _warm_up(try_one)
     first = seeds.start
     while first < seeds.stop:
         ended = _in_fork(try_one, range(first, seeds.stop), found, at)
         if not ended:
             break
-        reached = struct.unpack_from("q", at)[0]
+        reached = int(at[0])
         found.note(ended, reached)
         first = reached + 1
     return found
@@ -62,7 +63,7 @@ def _warm_up(try_one: Try) -> None:
                 return
 
 
-def _in_fork(try_one: Try, seeds: range, found: Findings, at: mmap.mmap) -> str:
+def _in_fork(try_one: Try, seeds: range, found: Findings, at: np.ndarray) -> str:
     """Try seeds in a fork. Returns how it was ended before it was done, if it was."""
     receiver, sender = os.pipe()
     _put(at, seeds.start)
@@ -80,11 +81,12 @@ def _in_fork(try_one: Try, seeds: range, found: Findings, at: mmap.mmap) -> str:
     return "hung" if hung else f"ended by {_signal_name(status)}"
 
 
-def _put(at: mmap.mmap, seed: int) -> None:
-    struct.pack_into("qdd", at, 0, seed, time.monotonic(), time.process_time())
+def _put(at: np.ndarray, seed: int) -> None:
+    """Note what is tried, number by number: whoever looks on meanwhile sees each as it was or as it is."""
+    at[:] = seed, time.monotonic(), time.process_time()
 
 
-def _try_here(try_one: Try, seeds: range, sender: int, at: mmap.mmap) -> None:
+def _try_here(try_one: Try, seeds: range, sender: int, at: np.ndarray) -> None:
     """Try seeds, tell what came of them, and end this process."""
     limit = _address_space() + MOST_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -116,7 +118,7 @@ def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {said} {place}"[:400]
 
 
-def _listen(receiver: int, child: int, at: mmap.mmap) -> tuple[bytes, bool]:
+def _listen(receiver: int, child: int, at: np.ndarray) -> tuple[bytes, bool]:
     """What a fork tells until it ends, and whether it hung and was ended."""
     data, hung = b"", False
     while True:
@@ -133,8 +135,8 @@ def _listen(receiver: int, child: int, at: mmap.mmap) -> tuple[bytes, bool]:
     return data, hung
 
 
-def _hangs(child: int, at: mmap.mmap) -> bool:
-    _, since, busy_before = struct.unpack_from("qdd", at)
+def _hangs(child: int, at: np.ndarray) -> bool:
+    _, since, busy_before = at.tolist()
     with open(f"/proc/{child}/stat") as file:
         ticks = file.read().rpartition(")")[2].split()[11:13]
     busy = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

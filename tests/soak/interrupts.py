@@ -42,7 +42,7 @@ def jobs(folder: str) -> dict[str, Job]:
         for engine in ("serial", "pipes", "shared", "ready", "pool", "ray")
     }
     plan = ["train", "cage2", "--total-steps", "20000", *run, "--eval-episodes", "10", "--threads", "1"]
-    few = ["--total-episodes", "2000", "--max-episodes-per-workflow", "500", "--eval-episodes", "20"]
+    few = ["--total-episodes", "3000", "--max-episodes-per-workflow", "500", "--eval-episodes", "20"]
     improve = ["improve", "champion", *run, "--threads", "1", "--episodes", "64", "--states", "10", "--tries", "4"]
     improve += ["--deciding", "8", "--judging", "64", "--lessons", "10", "--least-visits", "5"]
     return found | {

@@ -5,6 +5,7 @@ The first process costs a second, the next a few milliseconds. None outlives the
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import multiprocessing
 import os
@@ -12,6 +13,7 @@ import resource
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ from typing import Any, TypeVar
 
 from redline.engines.faults import EnvTrouble
 from redline.errors import RedlineError
-from redline.processes import end_with_parent, environment, guard_children, sigint_blocked, step_back
+from redline.processes import CLOSE_SECONDS, end_with_parent, environment, guard_children, sigint_blocked, step_back
 from redline.threads import ONE_THREAD
 
 PRELOADED = "redline.engines.workers.child"
@@ -38,10 +40,31 @@ def start_process(target: Callable[[], None], name: str) -> ForkServerProcess:
 
     def start() -> ForkServerProcess:
         process = fork_server().Process(target=target, name=name, daemon=True)
-        process.start()
+        with _starting:
+            if _is_over:
+                raise SystemExit  # of this thread, which saw its worker end because everything does
+            process.start()
         return process
 
     return from_fork_server(start)
+
+
+_starting = threading.Lock()
+_is_over = False
+
+
+def _start_no_more() -> None:
+    """At the end of this process, before multiprocessing ends all children and then waits for those there are: a thread
+    that replaces one of them meanwhile would have it wait for ever.
+    """
+    global _is_over
+    taken = _starting.acquire(timeout=CLOSE_SECONDS)
+    _is_over = True
+    if taken:
+        _starting.release()
+
+
+atexit.register(_start_no_more)  # the last to register is the first to be called
 
 
 def from_fork_server(start: Callable[[], T]) -> T:

@@ -11,7 +11,7 @@ from redline.engines.workers.shared_memory import SharedMemory
 
 MAKE, RESET, STEP = 1, 2, 3
 PHASES = {0: "", MAKE: "making it", RESET: "reset", STEP: "step"}
-NO_ACTION = -(2**63)
+NO_ACTION, NO_ENV = -(2**63), -1
 Cells = MutableSequence[int] | memoryview
 STOPPED_SECONDS = 5.0
 """Who does not look around for so long was stopped, or had better things to do."""
@@ -49,7 +49,7 @@ class WorkerStatus:
     def clear(self) -> None:
         """Nothing is known of the process: it begins, or has finished a task."""
         self.idle()
-        self.at_stake = 0
+        self.cells[0], self.at_stake = NO_ENV, 0
 
     def silent_seconds(self, asked_ns: int, awake_ns: int = 0) -> float:
         """Time since the last sign of life: since the present step or reset began, or since the process was asked.
@@ -63,6 +63,11 @@ class WorkerStatus:
     def phase(self) -> int:
         """MAKE, RESET, STEP, or 0 when idle."""
         return int(self.cells[4])
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has been at an env since it was cleared."""
+        return self.cells[0] != NO_ENV
 
     @property
     def doing(self) -> Doing:

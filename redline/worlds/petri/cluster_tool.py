@@ -44,7 +44,7 @@ URGENT_WAIT = 5
 SCRAP = "scrap"
 IDLE_CLEANING = IdleCleaning(after=80, duration=30)
 CHANGE_CLEANING = 200
-MOST_SECONDS = 1_000_000
+MOST_SECONDS, MOST_STAGES = 1_000_000, 5_000
 HORIZON = 5
 """Default time limit, in lower bounds."""
 
@@ -370,6 +370,10 @@ def read_route(name: str, data: Mapping[str, Any]) -> Route:
     intervals = data.get("release_intervals", ())
     apart = any(isinstance(each, list) for each in intervals)
     wip_limit = data.get("wip_limit")
+    if (count := sum(map(len, data["types"]))) > MOST_STAGES:
+        raise RedlineError(
+            f"{name!r} has {count:,} stages. Routes of up to {MOST_STAGES:,} are simulated: take fewer types."
+        )
     return Route(
         name,
         types=tuple(tuple(read_stage(stage) for stage in stages) for stages in data["types"]),

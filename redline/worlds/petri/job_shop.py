@@ -17,7 +17,7 @@ from typing import Any
 from redline.errors import RedlineError, unknown
 from redline.files import plain_file
 from redline.worlds.petri.bounds import shop_bound
-from redline.worlds.petri.numbers import whole_number
+from redline.worlds.petri.numbers import is_number, whole_number
 from redline.worlds.petri.rules.net import NEXT, Net, NetRules, Operation, Place, Transition, check_known
 
 SPACES = ("jobs", "operations")
@@ -191,7 +191,7 @@ def _fraction(lines: Sequence[Sequence[str]]) -> str:
     """The first fraction in a line of numbers alone; nothing where there is none."""
     for line in lines:
         fractions = [word for word in line if "." in word]
-        if fractions and all(word.lstrip("-").replace(".", "", 1).isdecimal() for word in line):
+        if fractions and all(map(is_number, line)):
             return fractions[0]
     return ""
 

@@ -583,6 +583,8 @@ def test_a_timing_file_that_makes_no_sense_is_refused(tmp_path, timing):
         ("1 2\n3 4\n1 3\n", "job 0 uses a machine that is not one of its 2: 3. They are counted from 1 here; try 2"),
         ("1 1\n0 -3\n", "job 0: operation 0 makes no sense. It is given as 0 -3"),
         ("1 1\n0 2.5\n", "holds 2.5, but takes whole numbers. Try 2"),
+        ("1 1\n0 --2.5\n", "announces 1 jobs on 1 machines but has 0 lines"),
+        ("1 1\n0 " + "9" * 400 + ".5\n", "announces 1 jobs on 1 machines but has 0 lines"),
     ],
 )
 def test_a_job_shop_that_makes_no_sense_is_refused(text, words):
