@@ -42,7 +42,9 @@ def _compiled(function: Callable[..., Any], fastmath: dict[str, bool]) -> Any:
 _f = np.float32
 _HALF, _ONE = _f(0.5), _f(1.0)
 _LOG2_E, _LN_2_HIGH, _LN_2_LOW = _f(1.4426950408889634), _f(0.693359375), _f(-2.12194440e-4)
-_LOWEST, _HIGHEST = _f(-87.0), _f(88.0)  # beyond these exp leaves the range of a float32
+_LOWEST, _HIGHEST = _f(-50.0), _f(88.0)
+"""Below the one exp counts as 0: no draw tells such a probability from none, and its products would be too small for the
+range in which processors are quick. Above the other it leaves the range of a float32."""
 _C2, _C3, _C4, _C5, _C6, _C7 = (_f(1 / k) for k in (2, 6, 24, 120, 720, 5040))
 _BIAS, _MANTISSA_BITS = np.int32(127), np.int32(23)
 
@@ -58,6 +60,25 @@ def exp(x):
     ) * rest + _ONE
     scale = np.int32((np.int32(power) + _BIAS) << _MANTISSA_BITS).view(np.float32)
     return series * scale if x >= _LOWEST else _f(0.0)
+
+
+_i = np.int32
+_MAGNITUDE, _SIGN_BIT = _i(0x7FFFFFFF), _i(31)
+
+
+@loop
+def greatest(row):
+    """The greatest number of a row.
+
+    LLVM compares many integers at once, but floats one by one. With all bits but the sign turned over where that is set, the
+    bits of floats are integers in the same order.
+    """
+    top = _i(-_MAGNITUDE)
+    for j in range(len(row)):
+        bits = _f(row[j]).view(np.int32)
+        each = _i(bits ^ _i(_i(bits >> _SIGN_BIT) & _MAGNITUDE))
+        top = each if each > top else top
+    return _i(top ^ _i(_i(top >> _SIGN_BIT) & _MAGNITUDE)).view(np.float32)
 
 
 _FLAT = _f(7.9)  # beyond this tanh is 1 within float rounding

@@ -12,7 +12,7 @@ from redline.compiled.rng import GOLDEN, unit
 from redline.compiled.speed import kernel
 from redline.learn.heads.head import DrawTable, PolicySums
 from redline.learn.heads.masking import MASKED, mask, rule_out
-from redline.learn.loops import clipped_objective, exp, loop
+from redline.learn.loops import clipped_objective, exp, greatest, loop
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -136,9 +136,7 @@ class CategoricalDistribution:
 @loop
 def _exponentials(logits, i, out, k):
     """Write the exponentials of row `i`, all less its greatest, to row `k` of `out`; returns that and their sum."""
-    top = logits[i, 0]
-    for a in range(logits.shape[1]):
-        top = max(top, logits[i, a])
+    top = greatest(logits[i])
     total = _f(0.0)
     for a in range(logits.shape[1]):
         e = exp(logits[i, a] - top)
@@ -208,9 +206,7 @@ def _draw_once(logits, streams, envs, actions, log_probs):
 def _soften(logits, probs, log_sums, entropies):
     """Softmax of every row, with its entropy and the logarithm of its denominator."""
     for i in range(logits.shape[0]):
-        top = logits[i, 0]
-        for a in range(logits.shape[1]):
-            top = max(top, logits[i, a])
+        top = greatest(logits[i])
         total, weighted = _f(0.0), _f(0.0)
         for a in range(logits.shape[1]):
             below = logits[i, a] - top

@@ -12,7 +12,7 @@ from redline.compiled.rng import GOLDEN, unit
 from redline.compiled.speed import kernel
 from redline.learn.heads.head import DrawTable, PolicySums
 from redline.learn.heads.masking import MASKED, rule_out
-from redline.learn.loops import clipped_objective, exp, loop
+from redline.learn.loops import clipped_objective, exp, greatest, loop
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -162,9 +162,7 @@ def _fill(logits, edges, log_probs, cumulative):
     for i in range(logits.shape[0]):
         for c in range(len(edges) - 1):
             first, last = edges[c], edges[c + 1]
-            top = logits[i, first]
-            for a in range(first, last):
-                top = max(top, logits[i, a])
+            top = greatest(logits[i, first:last])
             total = _f(0.0)
             for a in range(first, last):
                 e = exp(logits[i, a] - top)
@@ -203,9 +201,7 @@ def _soften(logits, edges, probs, log_sums, entropies):
     for i in range(logits.shape[0]):
         for c in range(len(edges) - 1):
             first, last = edges[c], edges[c + 1]
-            top = logits[i, first]
-            for a in range(first, last):
-                top = max(top, logits[i, a])
+            top = greatest(logits[i, first:last])
             total, weighted = _f(0.0), _f(0.0)
             for a in range(first, last):
                 below = logits[i, a] - top
