@@ -59,7 +59,7 @@ COUNTS = ("step", "update", "episodes")
 
 @dataclass(frozen=True)
 class Guard:
-    """A test at the end of a stage: what it began with goes on, or an earlier policy, unless the result does better."""
+    """A test at the end of a stage: what it began with goes on, unless the result does better."""
 
     episodes: int = 4096
     """Episodes to compare on."""
@@ -67,8 +67,6 @@ class Guard:
     """Episode lengths that count, each with the return up to there; none counts the whole episode."""
     env_options: dict[str, Any] = field(default_factory=dict)
     """Options of the env that are otherwise there than in training."""
-    stages: int = 1
-    """Stages that are judged together, this one being the last: what the first of them began with must be beaten."""
 
 
 @dataclass(frozen=True)
@@ -162,12 +160,12 @@ class Chain:
         return Session.begin(Run.at(folder, config_to_json(stage.config)), trainer, self.saving, self._warn)
 
     def finish(self, number: int, session: Session, seconds: float) -> None:
-        """Keep the result of a stage of PPO, unless what its guard compares it with does better."""
+        """Keep the result of a stage of PPO, unless what it began with does better."""
         stage, policy = self.stages[number], session.trainer.policy
         verdict = self._verdict(number, policy)
         kept = verdict is None or verdict.gain > 0
         self._close(
-            number, policy if kept else self.rival(stage),
+            number, policy if kept else self._as_of(stage, len(self.done)),
             {
                 "kind": "ppo", "seconds": seconds, "steps": session.trainer.step, "episodes": session.trainer.episodes,
                 "kept": kept, **({} if verdict is None else dataclasses.asdict(verdict)),
@@ -195,11 +193,6 @@ class Chain:
             },
         )  # fmt: skip
 
-    def rival(self, stage: PlanStage) -> Policy:
-        """The policy that the result of a stage has to beat."""
-        together = 1 if stage.guard is None else stage.guard.stages
-        return self._as_of(stage, max(1, len(self.done) + 1 - together))
-
     def _as_of(self, stage: PlanStage, count: int) -> Policy:
         """The policy after the first `count` stages, for the env of `stage`."""
         env = self._arena(stage, {}).make(1)
@@ -222,13 +215,13 @@ class Chain:
             grow(policy, before.arrays(), getattr(before.encoding, "names", ()))
 
     def _verdict(self, number: int, policy: Policy) -> Judgement | None:
-        """How the result of a stage does beside what it has to beat."""
+        """How the result of a stage does beside what it began with."""
         stage = self.stages[number]
         if stage.guard is None or not self.done:
             return None
         guard, seed = stage.guard, spread_seed(stage.config.seed, 5)[4]
         judge = Judge(self._arena(stage, guard.env_options), guard.episodes, seed, guard.lengths)
-        return judge.compare(self.rival(stage), policy)
+        return judge.compare(self._as_of(stage, len(self.done)), policy)
 
     def _arena(self, stage: PlanStage, more: dict[str, Any]) -> Arena:
         return Arena(stage.config.env, {**stage.config.env_options, **more}, use_threads(stage.config.threads)[0])

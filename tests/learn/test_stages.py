@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -108,15 +107,6 @@ def test_a_plan_is_written_down_whole(tmp_path):
     chain = Chain(Run.open(run.path), None, print, print)  # type: ignore[arg-type]
     assert chain.stages == stages
     assert sum(stage.steps for stage in stages) == pytest.approx(100_000, rel=0.01)
-
-
-def test_stages_that_are_judged_together_must_beat_what_the_first_of_them_began_with(run):
-    chain = Chain(run, None, print, print)  # type: ignore[arg-type]
-    last = chain.stages[-1]
-    for together, name in ((1, "4-polish"), (2, "3-improve"), (3, "2-memory")):
-        guard = dataclasses.replace(last.guard, stages=together)
-        rival = chain.rival(dataclasses.replace(last, guard=guard)).arrays()
-        assert all((rival[key] == array).all() for key, array in weights(run.path / "stages" / name / RESULT).items())
 
 
 def test_a_finished_plan_has_nothing_to_go_on_with(run, capsys):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from redline.compiled.lanes import TILE_COLUMNS, TILE_ROWS, TileWords, tile_words
+from redline.compiled.tiles import TILE_COLUMNS, TILE_ROWS, TileWords, tile_words
 from redline.learn.loops import chained, loop, tanh
 
 _f = np.float32

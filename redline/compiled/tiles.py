@@ -8,7 +8,6 @@ a small array.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
@@ -186,9 +185,7 @@ def _interpreted_words(rows: int) -> TileWords:
     def store(array: np.ndarray, i: int, j: int, columns: int, tile: np.ndarray) -> None:
         array[i : i + rows, j : j + columns] = tile
 
-    def fuse(
-        left: np.ndarray, i: int, right: np.ndarray, k: int, j: int, columns: int, tile: np.ndarray
-    ) -> np.ndarray:
+    def fuse(left: np.ndarray, i: int, right: np.ndarray, k: int, j: int, columns: int, tile: np.ndarray) -> np.ndarray:
         return np.asarray(left[i : i + rows, k, None] * right[k, None, j : j + columns] + tile)
 
     return TileWords(load, store, fuse)
