@@ -19,6 +19,15 @@ def test_exp_is_that_of_numpy_within_float_rounding():
         assert loops.exp(x) == pytest.approx(float(np.exp(np.float64(x))), rel=1e-6)
 
 
+@pytest.mark.parametrize("size", [1, 7, 16, 145])
+def test_the_greatest_of_a_row_is_its_maximum(size):
+    rng = np.random.default_rng(size)
+    for scale in (1e-30, 1.0, 1e30):
+        rows = (rng.standard_normal((50, size)) * scale).astype(np.float32)
+        for row in (*rows, -np.abs(rows[0]), np.full(size, categorical.MASKED, np.float32), np.zeros(size, np.float32)):
+            assert loops.greatest(row) == row.max()
+
+
 @pytest.mark.parametrize("x", [categorical.MASKED, -1e4, -87.0, -50.1])
 def test_exp_of_what_no_draw_could_tell_is_exactly_zero(x):
     assert loops.exp(np.float32(x)) == 0.0
