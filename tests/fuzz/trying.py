@@ -113,7 +113,10 @@ def _try_here(try_one: Try, seeds: range, sender: int, at: np.ndarray) -> None:
 
 
 def _timed(try_one: Try, seed: int) -> tuple[bool, float, str]:
-    """Whether an input was taken, its seconds of processor time (others at work are no fault of its own), and what it raised."""
+    """Whether an input was taken, its seconds of processor time, and what it raised.
+
+    Whoever else is at work on this machine is no fault of the input.
+    """
     taken, what, started = False, "", time.process_time()
     try:
         taken = try_one(seed)
