@@ -25,7 +25,7 @@ SIGNALS = (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TIMES = (1, 2)
 PATIENCE = 300.0
 SMALL = ["--num-envs", "4", "--num-steps", "25", "--workers", "2", "--hidden", "8"]
-EARLIER = 0.8
+EARLIER = 0.7
 """The part of a moment that came too late after which it is tried again."""
 STARTING = 0.15
 """Seconds in which Python itself starts, and has its own way with signals."""
@@ -48,6 +48,8 @@ class Job:
 class Attempt:
     """What came of a job."""
 
+    begun: float
+    """Seconds until there was a run folder."""
     seconds: float
     code: int
     wrong: list[str]
@@ -93,7 +95,10 @@ def jobs(folder: str) -> dict[str, Job]:
 
 
 def attempt(name: str, moment: float | None, number: int, times: int) -> Attempt:
-    """Interrupt a job after so many seconds, if at all, and go on with what it leaves."""
+    """Interrupt a job after so many seconds, if at all, and go on with what it leaves.
+
+    An exact one is interrupted when it has begun: seconds count from when it has a run folder.
+    """
     with tempfile.TemporaryDirectory() as top:
         folder, mark = f"{top}/run", f"REDLINE_INTERRUPT_{os.getpid()}_{time.monotonic_ns()}"
         job, began = jobs(folder)[name], time.monotonic()
@@ -101,6 +106,9 @@ def attempt(name: str, moment: float | None, number: int, times: int) -> Attempt
             [sys.executable, "-m", "redline", *job.command], env={**os.environ, mark: "1"}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
+        while job.exact and process.poll() is None and not any(Path(top).rglob(CONFIG)):
+            time.sleep(0.01)
+        begun = time.monotonic() - began
         if moment is not None:
             try:
                 process.wait(moment)
@@ -111,16 +119,15 @@ def attempt(name: str, moment: float | None, number: int, times: int) -> Attempt
             said = process.communicate(timeout=PATIENCE)[1]
         except subprocess.TimeoutExpired:
             process.kill()
-            return Attempt(0.0, 0, [f"hung: {process.communicate()[1][-300:]}"], {})
+            return Attempt(0.0, 0.0, 0, [f"hung: {process.communicate()[1][-300:]}"], {})
         seconds = time.monotonic() - began
-        wrong = _wrong(process.returncode, number, said, early=moment is not None and moment < STARTING)
+        early = not job.exact and moment is not None and moment < STARTING
+        wrong = _wrong(process.returncode, number, said, early)
         if left := _left(mark):
             wrong.append(f"left running: {left}")
-        begun = any(Path(top).rglob(CONFIG))
-        if not wrong and job.again is not None and process.returncode and begun:
+        if not wrong and job.again is not None and process.returncode and any(Path(top).rglob(CONFIG)):
             wrong = _goes_on(job.again)
-        whole = not process.returncode or (job.again is not None and begun)
-        return Attempt(seconds, process.returncode, wrong, _kept(Path(top)) if whole else {})
+        return Attempt(begun, seconds, process.returncode, wrong, _kept(Path(top)))
 
 
 def _kept(top: Path) -> Kept:
@@ -133,7 +140,7 @@ def _kept(top: Path) -> Kept:
 
 def _differs(job: Job, whole: Attempt, this: Attempt) -> list[str]:
     """Where a job that was interrupted, and went on, ended otherwise than one that was left alone."""
-    if not job.exact or not this.kept or this.wrong:
+    if not job.exact or this.wrong:
         return []
     names = sorted(whole.kept.keys() | this.kept.keys())
     return [f"{name} is not the same" for name in names if whole.kept.get(name) != this.kept.get(name)]
@@ -186,20 +193,20 @@ def _interrupts(name: str, moments: int, rng: random.Random) -> int:
     """Interrupt a job at so many moments, and tell. Returns how much is wrong."""
     attempt(name, None, signal.SIGINT, 0)  # whatever is compiled once is compiled now
     whole, job = attempt(name, None, signal.SIGINT, 0), jobs("")[name]
-    wrong, ends, compared = list(whole.wrong), Counter[int](), 0
+    wrong, ends = list(whole.wrong), Counter[int]()
+    seconds = whole.seconds - (whole.begun if job.exact else 0.0)
     for k in range(moments):
         number, times = rng.choice(SIGNALS), rng.choice(TIMES)
-        moment = whole.seconds * (k + rng.random()) / moments
+        moment = seconds * (k + rng.random()) / moments
         this = attempt(name, moment, number, times)
-        while not this.code and moment > whole.seconds / 2:  # the machine was less busy: it was over before
+        while not this.code and moment > seconds / 10:  # the machine was less busy: it was over before
             moment *= EARLIER
             this = attempt(name, moment, number, times)
         ends[this.code] += 1
-        compared += bool(job.exact and this.code and this.kept)
         found = this.wrong + _differs(job, whole, this)
         wrong += [f"{signal.Signals(number).name} x {times} after {moment:.3f} s: {each}" for each in found]
-    same = f", {compared} gone on with and compared" if job.exact else ""
-    print(f"{name}: {whole.seconds:.1f} s, {moments} moments, ends {dict(ends)}{same}, {len(wrong)} wrong", flush=True)
+    same = ", what they went on to was compared" if job.exact else ""
+    print(f"{name}: {seconds:.1f} s, {moments} moments, ends {dict(ends)}{same}, {len(wrong)} wrong", flush=True)
     for each in wrong:
         print(f"  WRONG: {each}", flush=True)
     return len(wrong)
