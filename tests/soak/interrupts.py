@@ -185,6 +185,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("names", nargs="*", choices=("", *names), default="")
     options = parser.parse_args()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` would make all that is started here deaf
     failures = sum(_interrupts(name, options.moments, random.Random(options.seed)) for name in options.names or names)
     return bool(failures)
 
