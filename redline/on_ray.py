@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from redline.errors import RedlineError, install
-from redline.processes import end_children, end_those_left, own_children, with_all_below
+from redline.processes import end_children, end_those_left, environment, own_children, with_all_below
 
 CONNECT_SECONDS, START_TRIES = 5.0, 3
+SHORT_FOLDER, LONGEST_FOLDER = "/tmp", 36
 QUIET = {"log_to_driver": False, "logging_level": "error"}
 HTTP2_SETTINGS = b"\x04"  # the kind of frame with which both sides begin
 HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + HTTP2_SETTINGS + bytes(5)
@@ -81,7 +82,8 @@ def _start(ray: Any, num_cpus: int) -> None:
     for left in reversed(range(START_TRIES)):
         children = own_children()
         try:
-            ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **QUIET)
+            with environment({"RAY_TMPDIR": _temporary_folder()}):
+                ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **QUIET)
             _cluster.update(own_children() - children)
             atexit.register(_disconnect_at_last, ray)
             return
@@ -94,6 +96,12 @@ def _start(ray: Any, num_cpus: int) -> None:
                 raise RedlineError(
                     f"Ray did not start ({_reason(error)}). Try again when this machine is less busy, or --engine pool."
                 ) from error
+
+
+def _temporary_folder() -> str:
+    """Where a cluster keeps its sockets, whose paths may have some 100 letters in all, however long TMPDIR is."""
+    asked = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or SHORT_FOLDER
+    return asked if len(os.fsencode(asked)) <= LONGEST_FOLDER else SHORT_FOLDER
 
 
 def _reason(error: Exception) -> str:

@@ -441,6 +441,16 @@ def test_who_is_interrupted_while_ray_starts_leaves_nothing_behind(tmp_path):
     assert is_gone_soon(agent())
 
 
+@pytest.mark.parametrize(("given", "used"), [("/tmp/short", "/tmp/short"), (f"/tmp/{'x' * 130}", "/tmp"), ("", "/tmp")])
+def test_a_temporary_folder_may_have_a_long_name(given, used, monkeypatch):
+    found: list[str | None] = []
+    monkeypatch.setenv("TMPDIR", given)
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    _init(SimpleNamespace(init=lambda **_: found.append(os.environ.get("RAY_TMPDIR")), shutdown=lambda: None), 2, None)
+    assert found == [used]
+    assert "RAY_TMPDIR" not in os.environ
+
+
 def test_sigterm_stays_ours_while_ray_starts():
     heard: list[object] = []
 
