@@ -260,9 +260,10 @@ class Scenario:
             raise RedlineError(f"A history of {self.history} tables cannot be kept. Try --history 4 (1 to 16).")
         for name in ("alignment_lambda", "compliance_bonus", "violation_penalty"):
             if not abs(getattr(self, name)) <= MOST_PAY:
+                option = f"--{name.replace('_', '-')}"
                 raise RedlineError(
-                    f"A {name} of {getattr(self, name):g} cannot be paid: it must be a number up to {MOST_PAY:g}. "
-                    f"Try --{name.replace('_', '-')} 1."
+                    f"{option} {getattr(self, name):g} cannot be paid: it must be a number up to {MOST_PAY:g}. "
+                    f"Try {option} 1."
                 )
 
     @property
