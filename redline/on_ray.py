@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -12,16 +13,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from redline.errors import RedlineError, install
-from redline.processes import end_children, own_children
+from redline.processes import end_children, end_those_left, environment, own_children, with_all_below
 
 CONNECT_SECONDS, START_TRIES = 5.0, 3
+SHORT_FOLDER, LONGEST_FOLDER = "/tmp", 36
 QUIET = {"log_to_driver": False, "logging_level": "error"}
 HTTP2_SETTINGS = b"\x04"  # the kind of frame with which both sides begin
 HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + HTTP2_SETTINGS + bytes(5)
 
+_cluster: set[int] = set()
+"""The processes of a cluster of our own."""
+
 
 def connect(num_cpus: int, address: str | None) -> tuple[Any, bool]:
-    """The module `ray`, connected, and whether it was us who did that: then it is for us to call `ray.shutdown`.
+    """The module `ray`, connected, and whether it was us who did that: then it is for us to `disconnect`.
 
     `address` is "auto" or host:port of a cluster that is already there; none starts one of `num_cpus` on this machine.
     Where the program has called `ray.init` itself, that connection is used.
@@ -34,6 +39,22 @@ def connect(num_cpus: int, address: str | None) -> tuple[Any, bool]:
         return ray, False
     _init(ray, num_cpus, address)
     return ray, True
+
+
+def disconnect(ray: Any) -> None:
+    """Let go of Ray. Of a cluster of our own nothing is left: its agents would take their time to notice that it is gone."""
+    left = with_all_below(_cluster & own_children())
+    _cluster.clear()
+    try:
+        ray.shutdown()
+    finally:
+        end_those_left(left)
+
+
+def _disconnect_at_last(ray: Any) -> None:
+    """For whoever was interrupted before there was an engine to close."""
+    if _cluster:
+        disconnect(ray)
 
 
 def _init(ray: Any, num_cpus: int, address: str | None) -> None:
@@ -61,15 +82,26 @@ def _start(ray: Any, num_cpus: int) -> None:
     for left in reversed(range(START_TRIES)):
         children = own_children()
         try:
-            ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **QUIET)
+            with environment({"RAY_TMPDIR": _temporary_folder()}):
+                ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **QUIET)
+            _cluster.update(own_children() - children)
+            atexit.register(_disconnect_at_last, ray)
             return
-        except Exception as error:  # Ray's own is nothing more special
+        except BaseException as error:
             end_children(own_children() - children)
             ray.shutdown()
+            if not isinstance(error, Exception):  # Ray's own is nothing more special
+                raise
             if not left:
                 raise RedlineError(
                     f"Ray did not start ({_reason(error)}). Try again when this machine is less busy, or --engine pool."
                 ) from error
+
+
+def _temporary_folder() -> str:
+    """Where a cluster keeps its sockets, whose paths may have some 100 letters in all, however long TMPDIR is."""
+    asked = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or SHORT_FOLDER
+    return asked if len(os.fsencode(asked)) <= LONGEST_FOLDER else SHORT_FOLDER
 
 
 def _reason(error: Exception) -> str:

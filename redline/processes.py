@@ -210,6 +210,33 @@ def end_children(pids: set[int]) -> None:
                 os.kill(each, signal.SIGKILL)
 
 
+Born = tuple[int, str]
+"""A process by its number and the time of its start: numbers are given to others later on."""
+
+
+def with_all_below(pids: set[int]) -> set[Born]:
+    """These processes, and all that they have started."""
+    found = {each for pid in pids for each in (pid, *_below(pid))}
+    return {(pid, _started_at(pid)) for pid in found}
+
+
+def end_those_left(processes: set[Born]) -> None:
+    """Kill those of these processes that are still there, whoever's children they are by now."""
+    for pid, started in processes:
+        if started and _started_at(pid) == started:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _started_at(pid: int) -> str:
+    """When a process was started, in ticks since the machine was; nothing where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
 def _below(pid: int) -> list[int]:
     """The processes that a process has started, and those that they have started."""
     found = _started_by(str(pid))

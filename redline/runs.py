@@ -75,6 +75,9 @@ RANKING_PNG = "ranking.png"
 GP_PNG = "gp.png"
 POSITIONS_PNG = "positions.png"
 
+LONGEST_NAME = 255
+"""Bytes of a name that a folder takes."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -231,7 +234,8 @@ def link_out_of(folder: Path) -> Path | None:
 def within(folder: Path, name: object) -> Path:
     """What is called `name` in a folder. A name from a file must not lead out of it."""
     parts = Path(str(name)).parts
-    if not isinstance(name, str) or not parts or ".." in parts or Path(name).is_absolute() or "\0" in name:
+    too_long = any(len(part.encode(errors="replace")) > LONGEST_NAME for part in parts)
+    if not isinstance(name, str) or not parts or ".." in parts or Path(name).is_absolute() or "\0" in name or too_long:
         raise RedlineError(
             f"{folder} cannot hold anything called {name!r:.60}. Its files were changed: use another run."
         )

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import importlib
 import os
+import resource
 import sys
 from collections.abc import Callable, Sequence
 
@@ -33,6 +34,11 @@ COMMANDS = {
     "new": "write a world of your own to start from, with its tests",
     "completion": "print a script that completes commands, options and envs in bash, zsh or fish",
 }
+
+LIGHT = ("runs", "envs", "new", "completion")
+"""Commands that load neither torch nor Numba."""
+LEAST_MEGABYTES = 1400
+"""Address space that these need: with less of it, libraries abort, or look for more for ever."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,7 +100,19 @@ def _dispatch(arguments: list[str]) -> int:
     name, *rest = arguments
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
+    if name not in LIGHT:
+        _require_room()
     return command(name)(rest)
+
+
+def _require_room() -> None:
+    """Refuse a limit of the address space, as by `ulimit -v`, under which nothing can be loaded."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < LEAST_MEGABYTES << 20:
+        raise RedlineError(
+            f"This process may use {limit >> 20:,} MB of memory, and needs {LEAST_MEGABYTES:,} to begin with. "
+            f"Try ulimit -v {2 * LEAST_MEGABYTES << 10}."
+        )
 
 
 def command(name: str) -> Callable[[list[str]], int]:

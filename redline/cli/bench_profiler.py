@@ -10,7 +10,7 @@ from redline.cli.console import out, print_json
 from redline.cli.options import Output, combine, parse
 from redline.cli.train import changed_options, env_parts
 from redline.cli.worlds import say_to
-from redline.learn.config import TrainConfig, at_least
+from redline.learn.config import TrainConfig, at_least, finite
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Turns:
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         at_least(3, turns=self.turns)
+        finite(seconds=self.seconds)
 
 
 def run(arguments: list[str]) -> int:

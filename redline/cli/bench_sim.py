@@ -14,7 +14,7 @@ from redline.cli.options import Output, combine, parse
 from redline.cli.train import changed_options, env_parts
 from redline.cli.worlds import compiled_names
 from redline.errors import RedlineError, unknown
-from redline.learn.config import at_least
+from redline.learn.config import at_least, finite
 from redline.worlds.registry import world_of
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Sim:
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         at_least(1, turns=self.turns, batch_sizes=min(self.batch_sizes or (0,)), threads=min(self.threads or (0,)))
+        at_least(1, batch_sizes=max(self.batch_sizes))
+        finite(seconds=self.seconds)
         if min(self.threads) > max(self.batch_sizes):
             raise RedlineError(
                 f"--threads {min(self.threads)} have no work in a batch of {max(self.batch_sizes)} envs, as each steps "

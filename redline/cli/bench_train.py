@@ -13,7 +13,7 @@ from redline.cli.options import Output, combine, parse
 from redline.cli.train import changed_options, env_parts
 from redline.cli.worlds import say_to
 from redline.errors import RedlineError
-from redline.learn.config import TrainConfig, at_least
+from redline.learn.config import TrainConfig, at_least, finite
 
 if TYPE_CHECKING:
     from redline.bench.train import TrainResult
@@ -35,6 +35,7 @@ class Train:
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         at_least(1, turns=self.turns)
+        finite(seconds=self.seconds)
 
 
 def run(arguments: list[str]) -> int:

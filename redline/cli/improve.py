@@ -46,6 +46,8 @@ class Improve:
     """Folder that gets a new folder for the result."""
     run_dir: Path | None = None
     """Use exactly this folder instead; if the same was broken off in it, go on with that."""
+    trust: bool = False
+    """Use what the run names, such as an env of its own, though it was not made by you."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -59,11 +61,12 @@ def run(arguments: list[str]) -> int:
     kind = combine(ABOUT, what=Improve, how=Improvement, output=Output)
     command: Any = parse("improve", kind, arguments)
     what, output = command.what, command.output
-    trained = _trained(what.policy)
+    trained = _trained(what.policy, what.trust)
     found = _begun(trained, command.how, what)
     try:
-        gains = _improve(found, trained, command.how, what, output)
-        _save(found, trained)
+        with found.locked():
+            gains = _improve(found, trained, command.how, what, output)
+            _save(found, trained)
     except KeyboardInterrupt as error:
         path = shlex.quote(str(found.path))
         warn_on_stderr(f"redline: interrupted. To go on, give the same command with --run-dir {path}")
@@ -81,13 +84,13 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _trained(name: str) -> Trained:
+def _trained(name: str, trust: bool) -> Trained:
     from redline.learn.evaluate import load_policy
 
     path = shipped_policies().get(name, Path(name))
     if not path.exists():
         raise RedlineError(f"There is no run, checkpoint or policy {name}. Pass a run folder.")
-    return load_policy(path)
+    return load_policy(path, trust)
 
 
 def _begun(trained: Trained, how: Improvement, what: Improve) -> Run:

@@ -18,7 +18,7 @@ from redline.learn.trust import require_trusted
 from redline.report.verdict import in_words, with_interval
 from redline.runs import BEST, RANKING, SUMMARY, Run
 from redline.search import KIND, workflows_of, worlds_with_workflows
-from redline.signals import Interrupt
+from redline.signals import Interrupt, exit_code_of
 from redline.threads import cores
 
 if TYPE_CHECKING:
@@ -81,14 +81,16 @@ def _search(folder: Run, plan: SearchPlan, output: Output) -> int:
             watcher.show(pick.used / plan.total_episodes, told)
             if interrupt:
                 break
+    how = f"Continue with: redline search --resume {shlex.quote(str(folder.path))}"
     if interrupt:
         search.close()
-        path = shlex.quote(str(folder.path))
-        warn_on_stderr(
-            f"redline: interrupted after {search.used} episodes. Continue with: redline search --resume {path}"
-        )
+        warn_on_stderr(f"redline: interrupted after {search.used} episodes. {how}")
         return interrupt.exit_code
-    summary = _finish(folder, search, plan)
+    try:
+        summary = _finish(folder, search, plan)
+    except KeyboardInterrupt as error:
+        warn_on_stderr(f"redline: interrupted while ranking. Nothing is lost. {how}")
+        return exit_code_of(error)
     if output.json:
         print_json(summary)
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from redline.errors import RedlineError, unknown
-from redline.learn.config import PPOConfig, TrainConfig, at_least
+from redline.learn.config import PPOConfig, TrainConfig, at_least, finite
 from redline.learn.stored import from_json
 from redline.runs import BEST, POLICIES, Run
 from redline.search import KIND, workflows_of
@@ -86,6 +86,7 @@ class SearchOptions:
         at_least(1, patience=self.patience, parallel_workflows=self.parallel_workflows)
         at_least(0, n_workers=self.n_workers, seed=self.seed)
         at_least(1, eval_episodes=self.eval_episodes)
+        finite(beta=self.beta)
         if self.runner and self.runner not in RUNNERS:
             raise unknown("runner", self.runner, RUNNERS)
         if self.method not in METHODS:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SWEEP = "sweep.json"
 PAGE = "compare.html"
-RANGE = ".."
+RANGE, MOST_SEEDS = "..", 10_000
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ class Sweep:
     def __post_init__(self) -> None:
         """Refuse what cannot be done."""
         at_least(1, seeds=self.seeds)
+        if self.seeds > MOST_SEEDS:
+            raise RedlineError(f"{self.seeds} seeds are more than {MOST_SEEDS:,}. Try --seeds 10.")
         for name in ("random", "parallel"):
             if getattr(self, name) is not None:
                 at_least(1, **{name: getattr(self, name)})

@@ -196,13 +196,12 @@ def _improve(chain: Chain, number: int) -> int:
     interrupt = Interrupt(may_abandon=lambda: True)
     with interrupt.listening(), contextlib.suppress(Abandoned):
         chain.improve(number)
-    if interrupt and len(chain.done) == number:
-        return _interrupted(chain, interrupt.exit_code)
-    return 0
+    return _interrupted(chain, interrupt.exit_code) if interrupt else 0
 
 
 def _interrupted(chain: Chain, code: int, saved: bool = True) -> int:
-    warn_on_stderr(f"redline: interrupted in stage {len(chain.done) + 1}. {_how_to_go_on(chain, saved)}")
+    where = f"in stage {len(chain.done) + 1}" if any(chain.left()) else "before scoring"
+    warn_on_stderr(f"redline: interrupted {where}. {_how_to_go_on(chain, saved)}")
     return code
 
 

@@ -22,7 +22,7 @@ from redline.engines.workers.episode_player import EpisodePlayer, EpisodeTask, P
 from redline.engines.workers.shared_memory import SharedMemory
 from redline.engines.workers.status import MAKE, StatusBoard, WorkerStatus, cells_of, status_in
 from redline.errors import RedlineError
-from redline.on_ray import connect
+from redline.on_ray import connect, disconnect
 from redline.threads import ONE_THREAD, cores
 
 UP_SECONDS = 60.0
@@ -244,7 +244,7 @@ class RayWorkers:
                 self._kill(worker)
         if self._ours:
             self._ours = False
-            self._ray.shutdown()
+            disconnect(self._ray)
         self.actors.clear()
         self._board.close()
 

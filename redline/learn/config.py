@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from redline.worlds.registry import default_world, world_of
 
 MINIBATCH, MOST_MINIBATCHES = 64, 32
 """Steps in a minibatch, and how many there are at most, where that is left to us."""
-MOST_LAYERS = 64
+MOST_LAYERS, MOST_COUNT = 64, 10**15
 
 
 @dataclass(frozen=True)
@@ -204,18 +205,28 @@ class Saving:
             from redline.learn.loggers import require_loggers
 
             require_loggers(self.loggers)
-        if self.checkpoint_seconds <= 0:
+        if not self.checkpoint_seconds > 0:
             raise RedlineError(f"--checkpoint-seconds {self.checkpoint_seconds:g} cannot work. Try 30.")
 
 
 def at_least(minimum: int, **values: int) -> None:
-    """Refuse a count that is too small."""
+    """Refuse a count that is too small, or beyond all that could ever be counted; a seed may be as large as it likes."""
     for name, value in values.items():
+        option = name.replace("_", "-")
         if value < minimum:
-            option = name.replace("_", "-")
             raise RedlineError(
                 f"--{option} {value} cannot work: it must be at least {minimum}. Try --{option} {minimum}."
             )
+        if value > MOST_COUNT and name != "seed":
+            raise RedlineError(f"--{option} {value} cannot work: it must be at most {MOST_COUNT}. Try a smaller one.")
+
+
+def finite(**values: float) -> None:
+    """Refuse what is no number, or an infinite one."""
+    for name, value in values.items():
+        if not math.isfinite(value):
+            option = name.replace("_", "-")
+            raise RedlineError(f"--{option} {value:g} cannot work: it must be a finite number. Try --{option} 0.")
 
 
 def _check_memory(batch: int, num_envs: int) -> None:

@@ -80,7 +80,10 @@ class _Round:
             return sorted(rollouts.switches(range(self._states)), key=lambda each: -each.worth)
 
     def gains(self, switches: list[Switch]) -> Gains:
-        """Take as many of the switches as do better together."""
+        """Take as many of the switches as do better together. Those of a round that was broken off come from a file."""
+        states, actions = len(self._moments.visits), self._policy.head.num_outputs
+        if not all(0 <= each.state < states and 0 <= each.new < actions for each in switches):
+            raise RedlineError("What was found before is not about these states and actions. Begin a new run.")
         _, judge_seed, lesson_seed = self._seeds
         judge = Judge(self._arena, self._how.judging, judge_seed, self._how.lengths)
         taken, difference = _take(self._policy, judge, self._moments, switches, self._how, lesson_seed, self._watch)

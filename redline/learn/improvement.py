@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from redline.errors import RedlineError
-from redline.learn.config import at_least
+from redline.learn.config import at_least, finite
 
 if TYPE_CHECKING:
     from redline.learn.judge import Judgement
@@ -56,8 +56,10 @@ class Improvement:
         at_least(1, tries=self.tries, finalists=self.finalists, rounds=self.rounds, attempts=self.attempts)
         at_least(2, deciding=self.deciding, judging=self.judging)
         at_least(0, lessons=self.lessons, aside=self.aside)
+        finite(errors=self.errors, margin=self.margin)
         if any(length < 1 for length in self.lengths):
             raise RedlineError(f"An episode cannot have {min(self.lengths)} steps. Try --lengths 30,50,100.")
+        at_least(1, lengths=max(self.lengths, default=1))
 
 
 @dataclass(frozen=True)

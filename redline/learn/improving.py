@@ -14,7 +14,9 @@ from redline.learn.improve import improve
 from redline.learn.improvement import START, Gains, Improvement, Progress
 from redline.learn.judge import Arena
 from redline.learn.policy import Policy
+from redline.learn.restoring import refusing
 from redline.learn.stored import from_json
+from redline.learn.train import below, load_weights
 from redline.runs import BREAKDOWN, IMPROVEMENT, PROGRESS, Run
 from redline.timing.breakdown import Breakdown, merge
 from redline.timing.stopwatch import Stopwatch
@@ -69,8 +71,9 @@ def _found(folder: Path, policy: Policy) -> tuple[Progress, Breakdown]:
     if not checkpoint.has_any(folder):
         return START, Breakdown(0.0)
     found = checkpoint.load(checkpoint.latest(folder))
-    policy.load({name.removeprefix("policy."): array for name, array in found.arrays.items()})
-    return from_json(Progress, found.values["progress"], "progress"), Breakdown.from_json(found.values["times"])
+    with refusing(str(found.path)):
+        load_weights(policy, below(found.arrays, "policy"))
+        return from_json(Progress, found.values["progress"], "progress"), Breakdown.from_json(found.values["times"])
 
 
 def _so_far(watch: Stopwatch) -> Breakdown:

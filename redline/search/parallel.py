@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redline.errors import RedlineError, unknown
 from redline.files import warn_on_stderr
-from redline.on_ray import connect
+from redline.on_ray import connect, disconnect
 from redline.processes import (
     PoolProcess,
     ProcessDeath,
@@ -269,7 +269,7 @@ class OnRay:
         """Disconnect, if it was us who connected; a cluster of our own goes away."""
         if self._ours:
             self._ours = False
-            self._ray.shutdown()
+            disconnect(self._ray)
 
     def start(self, payload: bytes) -> Any:
         """Submit it as a Ray task."""

@@ -62,6 +62,15 @@ def test_closed_streams_are_no_failure() -> None:
     assert subprocess.run(script, shell=True, cwd=ROOT).returncode == 0
 
 
+def test_a_memory_that_holds_no_library_is_told_in_one_line() -> None:
+    script = f"ulimit -v 1000000; exec {sys.executable} -m redline train cage2 --total-steps 100"
+    found = subprocess.run(script, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert found.returncode == 2
+    assert found.stderr == (
+        "redline: This process may use 976 MB of memory, and needs 1,400 to begin with. Try ulimit -v 2867200.\n"
+    )
+
+
 def test_letters_that_an_encoding_does_not_have_are_replaced() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "latin1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "redline", "envs", "petri"]

@@ -28,7 +28,15 @@ def run(tmp_path_factory) -> Run:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("100", 100), ("1e6", 1_000_000), ("100k", 100_000), ("2.5M", 2_500_000), ("1_000", 1000), ("1G", 10**9)],
+    [
+        ("100", 100),
+        ("1e6", 1_000_000),
+        ("100k", 100_000),
+        ("2.5M", 2_500_000),
+        ("1_000", 1000),
+        ("1G", 10**9),
+        ("9" * 40, 10**40 - 1),
+    ],
 )
 def test_numbers_are_read_as_people_write_them(text, number):
     assert whole(text) == number

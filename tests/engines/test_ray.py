@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ from redline.engines import Collecting, Faults, make_engine
 from redline.engines import ray as on_ray
 from redline.engines.faults import Supervisor
 from redline.errors import RedlineError
-from redline.on_ray import START_TRIES, _init
+from redline.on_ray import START_TRIES, _init, disconnect
 from redline.rollout import Rollout
 from redline.timing.stopwatch import Stopwatch
 from tests.engines.scripted import Scripted
@@ -385,6 +386,69 @@ def test_a_ray_that_does_not_start_in_time_is_tried_again_and_leaves_nothing_beh
         for each in begun:
             each.kill()
             each.wait()
+
+
+def agent_of_a_stand_in(tmp_path: Path) -> tuple[SimpleNamespace, Callable[[], int]]:
+    """A Ray whose one process has started an agent, which does not notice when that is gone; and the agent's number."""
+    begun: list[subprocess.Popen] = []
+
+    def init(**_: object) -> None:
+        begun.append(subprocess.Popen(["bash", "-c", f"sleep 1000 & echo $! > {tmp_path}/agent; wait"]))
+        while not (tmp_path / "agent").exists() or not (tmp_path / "agent").read_text().strip():
+            time.sleep(0.01)
+
+    def shutdown() -> None:
+        for each in begun:
+            each.kill()
+            each.wait()
+
+    return SimpleNamespace(init=init, shutdown=shutdown), lambda: int((tmp_path / "agent").read_text())
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def is_gone_soon(pid: int) -> bool:
+    limit = time.monotonic() + 30
+    while is_there(pid) and time.monotonic() < limit:
+        time.sleep(0.01)
+    return not is_there(pid)
+
+
+def test_agents_of_a_cluster_of_our_own_end_with_it(tmp_path):
+    stand_in, agent = agent_of_a_stand_in(tmp_path)
+    _init(stand_in, 2, None)
+    assert is_there(agent())
+    disconnect(stand_in)
+    assert is_gone_soon(agent())
+
+
+def test_who_is_interrupted_while_ray_starts_leaves_nothing_behind(tmp_path):
+    stand_in, agent = agent_of_a_stand_in(tmp_path)
+    start = stand_in.init
+
+    def interrupted(**options: object) -> None:
+        start(**options)
+        raise KeyboardInterrupt
+
+    stand_in.init = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        _init(stand_in, 2, None)
+    assert is_gone_soon(agent())
+
+
+@pytest.mark.parametrize(("given", "used"), [("/tmp/short", "/tmp/short"), (f"/tmp/{'x' * 130}", "/tmp"), ("", "/tmp")])
+def test_a_temporary_folder_may_have_a_long_name(given, used, monkeypatch):
+    found: list[str | None] = []
+    monkeypatch.setenv("TMPDIR", given)
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    _init(SimpleNamespace(init=lambda **_: found.append(os.environ.get("RAY_TMPDIR")), shutdown=lambda: None), 2, None)
+    assert found == [used]
+    assert "RAY_TMPDIR" not in os.environ
 
 
 def test_sigterm_stays_ours_while_ray_starts():

@@ -14,6 +14,8 @@ from tests.fuzz.mutate import mutated_bytes, mutated_json
 from tests.fuzz.reader import SEEDS, Draw, Reader, a_folder, encoded, json_of
 
 Files = dict[str, bytes]
+NO_CURVES = b"step,episodes,seconds,steps_per_second,return,return_std,distinct,entropy\n8,0,0.1,80,nan,nan,nan,nan\n"
+"""Metrics of a run in which nothing happened yet."""
 
 
 def _changing(files: Files) -> Draw:
@@ -42,6 +44,20 @@ def _in_folder(files: Files, read: Callable[[Path], object]) -> Reader:
         read(folder)
 
     return Reader(_changing(files), read_all)
+
+
+def _reported(files: Files, changing: tuple[str, ...]) -> Reader:
+    """Reads a run into a report. Curves are drawn where they have changed: they take most of the time of a report."""
+    from redline.report.learning import write_report
+    from redline.runs import METRICS, Run
+
+    draw_changed = _changing({name: files[name] for name in changing})
+
+    def draw(rng: random.Random) -> Files:
+        changed = {name: data for name, data in draw_changed(rng).items() if data != files[name]}
+        return {**files, METRICS: NO_CURVES, **changed}
+
+    return Reader(draw, _in_folder(files, lambda folder: write_report(Run.open(folder))).read)
 
 
 def _seeds(folder: str) -> Files:
@@ -156,16 +172,13 @@ def configs() -> Reader:
 
 def metrics() -> Reader:
     """A run, on its way into a report."""
-    from redline.report.learning import write_report
-    from redline.runs import Run
-
-    return _in_folder(_seeds("run"), lambda folder: write_report(Run.open(folder)))
+    files = _seeds("run")
+    return _reported(files, tuple(files))
 
 
 def net_runs() -> Reader:
     """A run on a timed net, on its way into a report with its schedule."""
-    from redline.report.learning import write_report
-    from redline.runs import CONFIG, SCHEDULE, SCORES, Run
+    from redline.runs import CONFIG, SCHEDULE, SCORES
     from redline.worlds.petri.instances import parse_petri
     from redline.worlds.petri.scores import play_rules
 
@@ -175,8 +188,7 @@ def net_runs() -> Reader:
     config = {**json.loads(_seeds("run")[CONFIG]), "env": env, "env_options": {}}
     scores = {"net": env, "results": [each.to_json(instance) for each in played]}
     files = {CONFIG: config, SCHEDULE: played[0].schedule.to_json(), SCORES: scores}
-    found = {**_seeds("run"), **{name: encoded(value) for name, value in files.items()}}
-    return _in_folder(found, lambda folder: write_report(Run.open(folder)))
+    return _reported({**_seeds("run"), **{name: encoded(value) for name, value in files.items()}}, tuple(files))
 
 
 def profiles() -> Reader:

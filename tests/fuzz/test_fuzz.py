@@ -14,12 +14,12 @@ import pytest
 from redline.errors import RedlineError
 from tests.fuzz.readers import NAMES, reader
 from tests.fuzz.states import Subject
-from tests.fuzz.trying import _hangs, _put, try_all
+from tests.fuzz.trying import PATIENCE, _Look, _put, try_all
 
 FOUND = {
-    "timings": (21, 47), "job shops": (2742, 31217), "routes": (12546,), "tool files": (42, 1344),
+    "timings": (21, 47), "job shops": (2742, 31217), "routes": (12546, 91370), "tool files": (42, 1344),
     "networks": (0, 3, 182, 1262), "recordings": (248,), "other recordings": (135,), "checkpoints": (29276,),
-    "profiles": (5, 16, 1285, 1565),
+    "profiles": (5, 16, 1285, 1565), "stages": (28592, 98819),
     "team recordings": (4, 11, 17, 41, 61, 62, 64, 73, 122, 226, 1445),
 }  # fmt: skip
 """Seeds of inputs that once did not end in one line, by reader."""
@@ -77,21 +77,45 @@ def test_an_input_that_ends_the_process_is_told_and_the_next_is_tried(monkeypatc
 
 
 def test_an_input_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.fuzz.trying.PATIENCE", 0.1)
+    monkeypatch.setattr("tests.fuzz.trying.PATIENCE", 2)
+    monkeypatch.setattr("tests.fuzz.trying.LOOK_SECONDS", 0.05)
     monkeypatch.setattr("tests.fuzz.trying.WARM_UP", 0)
     found = try_all(lambda seed: time.sleep(1000 if seed == 2 else 0) is None, range(1, 4))
     assert found.wrong == {"hung": 2}
 
 
+def test_who_was_stopped_for_long_is_not_taken_for_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = _Look(os.getpid(), np.array([1, 1e9]))
+    assert not look.hangs()
+    monkeypatch.setattr("time.monotonic", lambda: 1e12)
+    assert not look.hangs()
+
+
+def test_what_is_slow_only_the_first_time_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.trying.WARM_UP", 0)
+    monkeypatch.setattr("tests.fuzz.trying.MOST_SECONDS", 0.05)
+    compiled = set[int]()
+
+    def read(seed: int) -> bool:
+        if seed not in compiled or seed == 2:
+            ready = time.process_time() + (0.1 if seed in (1, 2) else 0)
+            while time.process_time() < ready:
+                compiled.add(seed)
+        return True
+
+    assert try_all(read, range(4)).wrong == {"over two seconds": 2}
+
+
 def test_who_is_at_work_is_never_taken_for_hung() -> None:
-    at = np.frombuffer(mmap.mmap(-1, 24))
+    at = np.frombuffer(mmap.mmap(-1, 16))
     _put(at, 1)
     child = os.fork()
     if not child:
         while True:
             _put(at, 1)
     try:
-        assert not any(_hangs(child, at) for _ in range(20_000))
+        look = _Look(child, at)
+        assert not any(look.hangs() for _ in range(PATIENCE))
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

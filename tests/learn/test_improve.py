@@ -11,6 +11,7 @@ import torch
 
 from redline.cli import main
 from redline.errors import RedlineError
+from redline.learn import checkpoint
 from redline.learn.aside import look_aside
 from redline.learn.distil import distil
 from redline.learn.evaluate import load_policy
@@ -21,6 +22,7 @@ from redline.learn.improving import begun, improve_in
 from redline.learn.judge import Arena, Judge, Likeliest, weights_by_age
 from redline.learn.moments import visit
 from redline.learn.policy import Policy
+from redline.runs import PROGRESS
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown
 from redline.timing.stopwatch import Stopwatch
@@ -102,6 +104,48 @@ def test_in_a_run_folder_it_goes_on_where_it_was_broken_off(tmp_path):
     assert same(whole, resumed)
     calls = Breakdown.from_json(run.read_json("breakdown.json")).calls
     assert calls["improve", "rollouts"] == 2
+
+
+def spoil(progress: dict, arrays: dict[str, np.ndarray], how: str) -> None:
+    switch = {"state": 0, "old": 0, "new": 1, "gain": 1.0, "stderr": 0.1, "visits": 1.0}
+    if how == "another state":
+        progress["progress"]["switches"] = [{**switch, "state": 10**9}]
+    elif how == "another action":
+        progress["progress"]["switches"] = [{**switch, "new": -1}]
+    elif how == "nothing known":
+        progress.clear()
+    else:
+        name = next(iter(arrays))
+        arrays[name] = arrays[name] * np.nan if how == "no numbers" else arrays[name][:1]
+
+
+@pytest.mark.parametrize("how", ["another state", "another action", "nothing known", "no numbers", "another shape"])
+def test_progress_that_no_improvement_came_to_is_refused_in_one_line(tmp_path, how):
+    def stop(text: str) -> None:
+        raise KeyboardInterrupt
+
+    run = begun(tmp_path / "run", {})
+    with pytest.raises(KeyboardInterrupt):
+        improve_in(run, worst(), ARENA, dataclasses.replace(QUICK, rounds=2), 1, stop)
+    found = checkpoint.load(checkpoint.latest(run.path / PROGRESS))
+    values, arrays = dict(found.values), dict(found.arrays)
+    spoil(values, arrays, how)
+    checkpoint.save(run.path / PROGRESS, found.step, arrays, values, 1)
+    with pytest.raises(RedlineError):
+        improve_in(begun(run.path, {}), worst(), ARENA, dataclasses.replace(QUICK, rounds=2), 1, str)
+
+
+def test_an_improvement_belongs_to_one_process_at_a_time(tmp_path, monkeypatch, capsys):
+    command = ["improve", "champion", "--quiet", "--run-dir", str(tmp_path / "run")]
+
+    def once_more(*_: object) -> None:
+        monkeypatch.undo()
+        assert main(command) == 2
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("redline.cli.improve._improve", once_more)
+    assert main(command) == 130
+    assert "is in use by process" in capsys.readouterr().err
 
 
 def test_the_command_goes_on_with_the_same_improvement_and_no_other(tmp_path, monkeypatch, capsys):

@@ -173,6 +173,22 @@ def test_ctrl_c_says_how_to_go_on_and_that_ends_where_it_would_have(run, tmp_pat
     assert all((weights(folder)[name] == array).all() for name, array in weights(run.path).items())
 
 
+def test_a_signal_in_the_last_moment_of_an_improvement_is_heard(run, tmp_path, monkeypatch, capsys):
+    improve = Chain.improve
+
+    def interrupted(chain: Chain, number: int) -> None:
+        improve(chain, number)
+        signal.raise_signal(signal.SIGINT)
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Chain, "improve", interrupted)
+        assert train(folder, "--eval-episodes", "0") == 130
+    assert "interrupted in stage 4" in capsys.readouterr().err
+    assert main(["train", "--resume", str(folder), "--quiet", "--eval-episodes", "0"]) == 0
+    assert all((weights(folder)[name] == array).all() for name, array in weights(run.path).items())
+
+
 def test_a_plan_that_was_interrupted_while_it_was_scored_is_scored_when_it_goes_on(run, tmp_path, monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt

@@ -248,7 +248,7 @@ def test_what_a_guard_judges_by_counts_as_what_a_plan_reaches(tmp_path: Path) ->
     assert reach_of({"env": "cage2", "stages": [stage]})
 
 
-@pytest.mark.parametrize("name", ["/etc", "../x", "a/../../b", "", None, 3])
+@pytest.mark.parametrize("name", ["/etc", "../x", "a/../../b", "", None, 3, "x" * 256, "ü" * 128])
 def test_a_name_from_a_file_stays_in_its_folder(name: Any, tmp_path: Path) -> None:
     with pytest.raises(RedlineError, match="cannot hold anything called"):
         within(tmp_path, name)

@@ -1,7 +1,8 @@
 """Interrupts commands at many moments, from their first to their last: `python -m tests.soak.interrupts [NAME…]`.
 
 Whatever a command is at, a signal ends it with 128 and the signal's number and one line, or comes too late; what it leaves
-behind goes on. Nothing of it is left running.
+behind goes on. Nothing of it is left running. Jobs that are exact end with the same checkpoints, byte for byte, as one that
+was left alone.
 """
 
 from __future__ import annotations
@@ -18,50 +19,86 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from redline.runs import ARRAYS, CONFIG, RANKING, STEP
+
 SIGNALS = (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TIMES = (1, 2)
 PATIENCE = 300.0
 SMALL = ["--num-envs", "4", "--num-steps", "25", "--workers", "2", "--hidden", "8"]
+EARLIER = 0.7
+"""The part of a moment that came too late after which it is tried again."""
 STARTING = 0.15
 """Seconds in which Python itself starts, and has its own way with signals."""
 
 
+Kept = dict[str, bytes]
+"""What a job leaves that must be the same however often it was interrupted, by where it is."""
+
+
 @dataclass(frozen=True)
 class Job:
-    """A command, and the one that goes on with what it leaves in a folder."""
+    """A command, the one that goes on with what it leaves in a folder, and whether that comes to the very same."""
 
     command: list[str]
     again: list[str] | None = None
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of a job."""
+
+    begun: float
+    """Seconds until there was a run folder."""
+    seconds: float
+    code: int
+    wrong: list[str]
+    kept: Kept
 
 
 def jobs(folder: str) -> dict[str, Job]:
-    run, resume = ["--run-dir", folder], Job([], ["train", "--resume", folder, "--quiet", "--eval-episodes", "1"]).again
+    run, quick = ["--run-dir", folder], ["--quiet", "--eval-episodes", "2"]
+    resume = ["train", "--resume", folder, *quick]
     slow = ["train", "slow?mean_ms=0.2&max_steps=20", *SMALL, "--total-steps", "8000", *run, "--eval-episodes", "20"]
     found = {
         engine: Job([*slow, "--engine", engine], resume)
         for engine in ("serial", "pipes", "shared", "ready", "pool", "ray")
     }
-    plan = ["train", "cage2", "--total-steps", "20000", *run, "--eval-episodes", "10", "--threads", "1"]
-    few = ["--total-episodes", "3000", "--max-episodes-per-workflow", "500", "--eval-episodes", "20"]
+    one, few_steps = ["--preset", "none", "--threads", "1", *run, *quick], ["--total-steps", "20000"]
+    few_updates = ["--num-envs", "8", "--num-steps", "40", *few_steps]
+    found |= {
+        f"exact {engine}": Job(["train", "cage2", *SMALL, *few_steps, *one, "--engine", engine], resume, exact=True)
+        for engine in ("serial", "pipes", "shared", "vector")
+    }
+    found |= {
+        f"exact {env}": Job(["train", env, *few_updates, *one], resume, exact=True)
+        for env in ("cage4", "petri:jobshop/ft06", "nasim:tiny")
+    }
+    plan = ["train", "cage2", "--preset", "short", "--num-envs", "64", "--num-steps", "50", "--total-steps", "200000"]
+    few = ["--total-episodes", "8000", "--max-episodes-per-workflow", "500", "--eval-episodes", "20"]
     improve = ["improve", "champion", *run, "--threads", "1", "--episodes", "64", "--states", "10", "--tries", "4"]
     improve += ["--deciding", "8", "--judging", "64", "--lessons", "10", "--least-visits", "5"]
+    whole = ["train", "cage2", "--preset", "none", "--total-steps", "2000000", *run, "--threads", "1"]
     return found | {
-        "vector": Job(["train", "cage2", "--preset", "none", "--total-steps", "2000000", *run, "--threads", "1"], resume),
-        "plan": Job(plan, ["train", "--resume", folder, "--quiet", "--eval-episodes", "2"]),
+        "vector": Job(whole, resume, exact=True),
+        "plan": Job([*plan, *run, *quick, "--threads", "1"], resume, exact=True),
         "eval": Job(["eval", "champion", "--episodes", "200"]),
-        "search": Job(["search", "cage2", *few, *run], ["search", "--resume", folder, "--quiet"]),
+        "search": Job(["search", "cage2", *few, *run], ["search", "--resume", folder, "--quiet"], exact=True),
         "sweep": Job(
             ["sweep", "cage2", "--total-steps", "100000", "--seeds", "2", "--folder", folder],
-            ["sweep", "--resume", folder, "--quiet"],
+            ["sweep", "--resume", folder, "--quiet"], exact=True,
         ),
-        "improve": Job(improve, improve),
+        "improve": Job(improve, improve, exact=True),
         "play": Job(["play", "champion", "--quiet"]),
         "bench": Job(["bench", "sim", "cage2", "--seconds", "0.2", "--turns", "2", "--threads", "1", "--batch-sizes", "64"]),
     }  # fmt: skip
 
 
-def attempt(name: str, moment: float | None, number: int, times: int) -> tuple[float, int, list[str]]:
-    """Interrupt a job after so many seconds, if at all. Returns its seconds, its exit code, and what is wrong."""
+def attempt(name: str, moment: float | None, number: int, times: int) -> Attempt:
+    """Interrupt a job after so many seconds, if at all, and go on with what it leaves.
+
+    An exact one is interrupted when it has begun: seconds count from when it has a run folder.
+    """
     with tempfile.TemporaryDirectory() as top:
         folder, mark = f"{top}/run", f"REDLINE_INTERRUPT_{os.getpid()}_{time.monotonic_ns()}"
         job, began = jobs(folder)[name], time.monotonic()
@@ -69,6 +106,9 @@ def attempt(name: str, moment: float | None, number: int, times: int) -> tuple[f
             [sys.executable, "-m", "redline", *job.command], env={**os.environ, mark: "1"}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
+        while job.exact and process.poll() is None and not any(Path(top).rglob(CONFIG)):
+            time.sleep(0.01)
+        begun = time.monotonic() - began
         if moment is not None:
             try:
                 process.wait(moment)
@@ -79,14 +119,31 @@ def attempt(name: str, moment: float | None, number: int, times: int) -> tuple[f
             said = process.communicate(timeout=PATIENCE)[1]
         except subprocess.TimeoutExpired:
             process.kill()
-            return 0.0, 0, [f"hung: {process.communicate()[1][-300:]}"]
+            return Attempt(0.0, 0.0, 0, [f"hung: {process.communicate()[1][-300:]}"], {})
         seconds = time.monotonic() - began
-        wrong = _wrong(process.returncode, number, said, early=moment is not None and moment < STARTING)
+        early = not job.exact and moment is not None and moment < STARTING
+        wrong = _wrong(process.returncode, number, said, early)
         if left := _left(mark):
             wrong.append(f"left running: {left}")
-        if not wrong and job.again is not None and process.returncode and Path(folder, "config.json").exists():
+        if not wrong and job.again is not None and process.returncode and any(Path(top).rglob(CONFIG)):
             wrong = _goes_on(job.again)
-        return seconds, process.returncode, wrong
+        return Attempt(begun, seconds, process.returncode, wrong, _kept(Path(top)))
+
+
+def _kept(top: Path) -> Kept:
+    """The last checkpoint of each place that has some, and how workflows rank."""
+    places = {path.parent for path in top.rglob(f"{STEP}*")}
+    last = {str(place.relative_to(top)): max(place.glob(f"{STEP}*")) for place in places}
+    found = {f"{name}/{path.name}": (path / ARRAYS).read_bytes() for name, path in last.items()}
+    return found | {str(path.relative_to(top)): path.read_bytes() for path in top.rglob(RANKING)}
+
+
+def _differs(job: Job, whole: Attempt, this: Attempt) -> list[str]:
+    """Where a job that was interrupted, and went on, ended otherwise than one that was left alone."""
+    if not job.exact or this.wrong:
+        return []
+    names = sorted(whole.kept.keys() | this.kept.keys())
+    return [f"{name} is not the same" for name in names if whole.kept.get(name) != this.kept.get(name)]
 
 
 def _wrong(code: int, number: int, said: str, early: bool) -> list[str]:
@@ -128,21 +185,32 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("names", nargs="*", choices=("", *names), default="")
     options = parser.parse_args()
-    rng, failures = random.Random(options.seed), 0
-    for name in options.names or names:
-        attempt(name, None, signal.SIGINT, 0)  # whatever is compiled once is compiled now
-        whole, _, wrong = attempt(name, None, signal.SIGINT, 0)
-        ends: Counter[int] = Counter()
-        for k in range(options.moments):
-            moment, number, times = whole * (k + rng.random()) / options.moments, rng.choice(SIGNALS), rng.choice(TIMES)
-            _, code, found = attempt(name, moment, number, times)
-            ends[code] += 1
-            wrong += [f"{signal.Signals(number).name} x {times} after {moment:.3f} s: {each}" for each in found]
-        print(f"{name}: {whole:.1f} s, {options.moments} moments, ends {dict(ends)}, {len(wrong)} wrong", flush=True)
-        for each in wrong:
-            print(f"  WRONG: {each}", flush=True)
-        failures += len(wrong)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` would make all that is started here deaf
+    failures = sum(_interrupts(name, options.moments, random.Random(options.seed)) for name in options.names or names)
     return bool(failures)
+
+
+def _interrupts(name: str, moments: int, rng: random.Random) -> int:
+    """Interrupt a job at so many moments, and tell. Returns how much is wrong."""
+    attempt(name, None, signal.SIGINT, 0)  # whatever is compiled once is compiled now
+    whole, job = attempt(name, None, signal.SIGINT, 0), jobs("")[name]
+    wrong, ends = list(whole.wrong), Counter[int]()
+    seconds = whole.seconds - (whole.begun if job.exact else 0.0)
+    for k in range(moments):
+        number, times = rng.choice(SIGNALS), rng.choice(TIMES)
+        moment = seconds * (k + rng.random()) / moments
+        this = attempt(name, moment, number, times)
+        while not this.code and moment > seconds / 10:  # the machine was less busy: it was over before
+            moment *= EARLIER
+            this = attempt(name, moment, number, times)
+        ends[this.code] += 1
+        found = this.wrong + _differs(job, whole, this)
+        wrong += [f"{signal.Signals(number).name} x {times} after {moment:.3f} s: {each}" for each in found]
+    same = ", what they went on to was compared" if job.exact else ""
+    print(f"{name}: {seconds:.1f} s, {moments} moments, ends {dict(ends)}{same}, {len(wrong)} wrong", flush=True)
+    for each in wrong:
+        print(f"  WRONG: {each}", flush=True)
+    return len(wrong)
 
 
 if __name__ == "__main__":

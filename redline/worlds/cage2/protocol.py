@@ -83,7 +83,7 @@ class Protocol:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played."""
-        if self.episodes < 1:
+        if not 1 <= self.episodes <= 10**9:
             raise RedlineError(f"--episodes {self.episodes} cannot be scored. Try --episodes 1000.")
         if not self.lengths or min(self.lengths) < 1:
             raise RedlineError(

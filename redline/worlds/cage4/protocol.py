@@ -39,7 +39,7 @@ class TeamProtocol:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played."""
-        if self.episodes < 1:
+        if not 1 <= self.episodes <= 10**9:
             raise RedlineError(f"--episodes {self.episodes} cannot be scored. Try --episodes 100.")
 
 

@@ -44,7 +44,7 @@ URGENT_WAIT = 5
 SCRAP = "scrap"
 IDLE_CLEANING = IdleCleaning(after=80, duration=30)
 CHANGE_CLEANING = 200
-MOST_SECONDS, MOST_STAGES = 1_000_000, 5_000
+MOST_SECONDS, MOST_STAGES, MOST_LETTERS = 1_000_000, 5_000, 2_000_000
 HORIZON = 5
 """Default time limit, in lower bounds."""
 
@@ -331,13 +331,16 @@ def load_route(path: Path) -> Route:
     from redline.worlds.petri.tool_file import read_alone, read_tool  # which make routes
 
     try:
-        data = json.loads(plain_file(path).read_text())
+        text = plain_file(path).read_text()
+        if len(text) > MOST_LETTERS:
+            raise ValueError(f"it has {len(text):,} letters, and tools of up to {MOST_LETTERS:,} are read")
+        data = json.loads(text)
     except FileNotFoundError:
         raise RedlineError(
             f"There is no tool or route at {path}. Write one to start from: redline envs petri --template {path.name}"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise RedlineError(f"{path} cannot be read as JSON: {error}.") from error
+        raise RedlineError(f"{path} cannot be read as a tool in JSON: {error}.") from error
     if isinstance(data, dict) and ("robots" in data or "places" in data):
         route, device = read_tool(path.stem, data)
         return replace(route, own_device=device)

@@ -67,6 +67,13 @@ def test_a_route_alone_says_what_it_lacks(tmp_path):
         parse_petri(f"petri:cluster/{file}")
 
 
+def test_a_file_of_millions_of_letters_is_not_looked_through(tmp_path):
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps({"types": [[{"at": ["PM7"], "p": 70}] * 100_000]}))
+    with pytest.raises(RedlineError, match="letters, and tools of up to 2,000,000 are read"):
+        parse_petri(f"petri:cluster/{path}")
+
+
 def test_a_tool_from_python_is_the_tool_of_its_file(tool, tmp_path):
     data, file = tool
     made = redline.ClusterTool(**data)

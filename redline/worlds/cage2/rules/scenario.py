@@ -191,6 +191,10 @@ class Settings(NamedTuple):
     kept: tuple[int, int, int]
 
 
+LONGEST, MOST_PAY = 2**31 - 1, 1e9
+"""Steps of an episode that a clock can count, and what obedience may be worth."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """The options of a CAGE-2 env."""
@@ -250,10 +254,17 @@ class Scenario:
             if not 0 <= value <= 1:
                 raise RedlineError(f"--{name} {value:g} cannot work: it must be 0 to 1. Try --{name} {good}.")
         parse_order(self.workflow or ",".join(TYPES))
-        if self.max_steps < 0:
+        if not 0 <= self.max_steps <= LONGEST:
             raise RedlineError(f"An episode of {self.max_steps} steps cannot be played. Try --max-steps 100.")
         if not 1 <= self.history <= 16:
             raise RedlineError(f"A history of {self.history} tables cannot be kept. Try --history 4 (1 to 16).")
+        for name in ("alignment_lambda", "compliance_bonus", "violation_penalty"):
+            if not abs(getattr(self, name)) <= MOST_PAY:
+                option = f"--{name.replace('_', '-')}"
+                raise RedlineError(
+                    f"{option} {getattr(self, name):g} cannot be paid: it must be a number up to {MOST_PAY:g}. "
+                    f"Try {option} 1."
+                )
 
     @property
     def red_agents(self) -> tuple[str, ...]:
