@@ -15,7 +15,7 @@ from redline.worlds.registry import all_worlds
 
 PACKAGE = Path(redline.__file__).parent
 PROJECT = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())
-NO_PART = {".py", ".pyc", ".nbi", ".nbc", ".lock"}
+NO_PART = {".py", ".pyc", ".nbi", ".nbc", ".turn"}
 
 
 def test_every_file_that_is_no_module_is_packed():

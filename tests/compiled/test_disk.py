@@ -83,7 +83,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def run(folder: Path, script: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A script in a process that has Redline and the packages in a folder."""
     paths = os.pathsep.join([str(folder), str(REPOSITORY)])
-    env = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **more}
+    inherited = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    env = {**inherited, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **more}
     return subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
 
 
