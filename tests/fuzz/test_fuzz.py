@@ -18,7 +18,8 @@ from tests.fuzz.trying import PATIENCE, _Look, _put, try_all
 
 FOUND = {
     "timings": (21, 47), "job shops": (2742, 31217), "routes": (12546, 91370), "tool files": (42, 1344),
-    "networks": (0, 3, 182, 1262), "recordings": (248,), "other recordings": (135,), "checkpoints": (29276,),
+    "networks": (0, 3, 182, 1262, 33837, 71902, 98370), "recordings": (248,), "other recordings": (135,),
+    "checkpoints": (29276,),
     "profiles": (5, 16, 1285, 1565), "stages": (28592, 98819),
     "team recordings": (4, 11, 17, 41, 61, 62, 64, 73, 122, 226, 1445),
 }  # fmt: skip

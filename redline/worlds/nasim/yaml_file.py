@@ -43,7 +43,7 @@ SECTIONS: dict[str, type | tuple[type, ...]] = {
 ACCESS = {"user": USER, "root": ROOT, USER: USER, ROOT: ROOT}
 MOST_LETTERS = 200_000
 """In a scenario file: reading more would take seconds."""
-MOST_NESTED, MOST_HOSTS = 30, 10_000
+MOST_NESTED, MOST_HOSTS, MOST_WORTH, MOST_STEPS = 30, 10_000, 1_000_000_000, 2**31 - 1
 _PAIR = re.compile(r"\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)\s*")
 
 
@@ -191,12 +191,16 @@ def _sensitive(given: dict[Any, Any], subnets: tuple[int, ...]) -> dict[Address,
     found = {_address(key, subnets, "sensitive_hosts"): value for key, value in given.items()}
     _require(len(found) == len(given), "sensitive_hosts has an address twice.")
     for address, value in found.items():
-        _require(_is_number(value) and value > 0, f"the value {_shown(value)} of {address} is not a number above 0.")
+        _require(
+            _is_number(value) and value > 0,
+            f"the value {_shown(value)} of {address} is not a number above 0, up to {MOST_WORTH:,}.",
+        )
     return {address: float(value) for address, value in found.items()}
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
+    """Whether it is one that counts exactly enough among others: nothing is worth, or costs, more than `MOST_WORTH`."""
+    return isinstance(value, int | float) and abs(value) <= MOST_WORTH
 
 
 def _attack(
@@ -214,7 +218,10 @@ def _attack(
         f"{what} has the os {_shown(system)}. Write None or one of {', '.join(systems)}.",
     )
     _require(_is_number(prob) and 0 <= prob <= 1, f"{what} has the prob {_shown(prob)}. Write a number from 0 to 1.")
-    _require(_is_number(cost) and cost > 0, f"{what} has the cost {_shown(cost)}. Write a number above 0.")
+    _require(
+        _is_number(cost) and cost > 0,
+        f"{what} has the cost {_shown(cost)}. Write a number above 0, up to {MOST_WORTH:,}.",
+    )
     _require(
         isinstance(access, str | int) and access in ACCESS,
         f"{what} has the access {_shown(access)}. Write user or root.",
@@ -259,7 +266,7 @@ def _host(
         _require(part in config, f"{what} has no {part}.")
     system, value = config["os"], config.get("value", 0)
     _require(system in os, f"{what} has the os {_shown(system)}, which is not one of {', '.join(os)}.")
-    _require(_is_number(value), f"{what} has the value {_shown(value)}, which is not a number.")
+    _require(_is_number(value), f"{what} has the value {_shown(value)}, which is not a number up to {MOST_WORTH:,}.")
     _check_host_firewall(config.get("firewall", {}), subnets, services, what)
     runs = _known(config["services"], services, f"{what}: services")
     also = _known(config["processes"], processes, f"{what}: processes")
@@ -287,12 +294,16 @@ def _firewall(
 def _scan_costs(data: dict[str, Any]) -> ScanCosts:
     costs = {kind: data[f"{kind}_scan_cost"] for kind in ("service", "os", "subnet", "process")}
     for kind, cost in costs.items():
-        _require(cost >= 0, f"{kind}_scan_cost is {cost}. Write a number of at least 0.")
+        _require(
+            _is_number(cost) and cost >= 0,
+            f"{kind}_scan_cost is {_shown(cost)}. Write a number of at least 0, up to {MOST_WORTH:,}.",
+        )
     return ScanCosts(**costs)
 
 
 def _step_limit(given: Any) -> int | None:
     if given is None:
         return None
-    _require(isinstance(given, int) and given > 0, f"step_limit is {_shown(given)}. Write a whole number above 0.")
+    is_count = isinstance(given, int) and 0 < given <= MOST_STEPS
+    _require(is_count, f"step_limit is {_shown(given)}. Write a whole number above 0, up to {MOST_STEPS:,}.")
     return int(given)

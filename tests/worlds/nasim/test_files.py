@@ -72,6 +72,22 @@ def test_a_wrong_file_is_refused_in_one_line(network, section, value, why):
         facts(str(network))
 
 
+@pytest.mark.parametrize(
+    ("section", "value"),
+    [
+        ("sensitive_hosts", {"(1, 0)": 10**39}),
+        ("os_scan_cost", 10**39),
+        ("os_scan_cost", float("nan")),
+        ("step_limit", 2**31),
+    ],
+)
+def test_numbers_that_nothing_is_worth_are_refused(network, section, value):
+    data = yaml.safe_load(network.read_text())
+    network.write_text(yaml.safe_dump({**data, section: value}))
+    with pytest.raises(RedlineError, match="up to"):
+        read_scenario(str(network))
+
+
 def test_a_missing_section_is_named(network):
     data = yaml.safe_load(network.read_text())
     del data["firewall"]
