@@ -15,18 +15,11 @@ from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
-from numba.core.untyped_passes import (
-    InlineClosureLikes,
-    InlineInlinables,
-    LiteralUnroll,
-    MakeFunctionToJitFunction,
-    WithLifting,
-)
+from numba.core.typed_passes import NativeLowering, NopythonRewrites
+from numba.core.untyped_passes import InlineClosureLikes, MakeFunctionToJitFunction
 
-FOR_KERNELS = {NopythonRewrites, WithLifting, LiteralUnroll, InlineInlinables, InlineOverloads}
-"""Passes for what no rule can contain or needs: new arrays, blocks of objects, loops over mixed tuples, and functions of
-Numba's own that are put into others before types are known."""
+FOR_NEW_ARRAYS = {NopythonRewrites}
+"""A pass for sums and products of whole arrays, which no rule can contain: it could not make the array they come to."""
 FOR_CLOSURES = {InlineClosureLikes, MakeFunctionToJitFunction}
 """Passes for functions inside functions."""
 
@@ -104,7 +97,7 @@ class RuleCompiler(CompilerBase):
     """Numba's compiler with `LowerRule` at its end."""
 
     lowering: type[LowerRule] = LowerRule
-    needless = FOR_KERNELS
+    needless = FOR_NEW_ARRAYS
 
     def define_pipelines(self) -> list[Any]:
         """The passes a rule goes through."""
