@@ -59,7 +59,7 @@ class PetriVectorEnv(BatchEnv):
         self._task = kernel.STEP_ON if autoreset else kernel.STEP
         self.state = new_state(num_envs, sizes, any_seed(), log_size)
         self._finals = new_finals(num_envs, sizes)
-        announce_compilation(self._step, "Petri net kernel", 20)
+        announce_compilation(self._step, "Petri net kernel", 10)
 
     def observation_range(self) -> tuple[float, float]:
         """All numbers are shares."""
