@@ -86,6 +86,7 @@ def _inner(function: Callable[..., Any], **more: Any) -> Any:
     compiled: Any = numba.njit(nogil=True, error_model="numpy", **bare, **more)(function)
     if isinstance(compiled, Dispatcher):  # not under NUMBA_DISABLE_JIT
         _take_integers_as_one(compiled)
+        _compile_quickly(compiled)
         _refuse_python(compiled)
     return compiled
 
@@ -97,6 +98,13 @@ def _take_integers_as_one(compiled: Any) -> None:
 
         resolve: Any = compiled.get_call_template
         compiled.get_call_template = lambda args, kws: resolve([widened(kind) for kind in args], kws)
+
+
+def _compile_quickly(compiled: Any) -> None:
+    if QUICK:
+        from redline.compiled.unfinished import compile_quickly
+
+        compiled.compile = functools.partial(compile_quickly, compiled)
 
 
 def _refuse_python(compiled: Any) -> None:
@@ -190,7 +198,9 @@ class _Twins:
         """What stands in a twin's scope for a value of the original's."""
         if isinstance(value, Dispatcher):
             return self.twin(value)
-        return _Uncompiled(value, self) if isinstance(value, types.ModuleType) else value
+        if isinstance(value, types.ModuleType):
+            return _Uncompiled(value, self)
+        return getattr(value, "interpreted", value)  # what is neither says itself what it is to Python
 
 
 class _Uncompiled:

@@ -27,7 +27,7 @@ from numba.extending import intrinsic
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, slice, range, type(Ellipsis), type(NotImplemented))
 _KNOWN = {"builtins", "math", "cmath", "operator", "random", "numpy", "numba"}  # packages that come in versions
 _SETTINGS = ("OPT", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
-_COMPILER = ("speed.py", "unfinished.py")  # these two say how rules are compiled
+_COMPILER = ("speed.py", "unfinished.py", "rows.py")  # these say how rules are compiled
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 _MISSING = object()
 _Intrinsic = type(intrinsic(lambda _: None))

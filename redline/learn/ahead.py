@@ -1,8 +1,9 @@
 """The learner compiled on another core, while this process compiles the world.
 
 The learner's kernels depend on nothing but the number of layers. On a machine where nothing is compiled yet a second
-process begins with the two largest, what the network answers and the gradient, before torch is loaded here. Who needs
-one that it is at waits for it (`redline.compiled.turn`), and compiles one that it has not come to.
+process begins with the two largest, what the network answers and the gradient, and with those that only some runs need
+and that would hold up their first updates, before torch is loaded here. Who needs one that it is at waits for it
+(`redline.compiled.turn`), and compiles one that it has not come to.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy as np
 from redline.compiled.speed import is_cached
 from redline.learn.batch import Minibatch
 from redline.learn.config import TrainConfig
-from redline.learn.heads.categorical import write_gradient
+from redline.learn.gae import gae
+from redline.learn.heads.categorical import Categorical, write_gradient
 from redline.learn.network.inputs import FEW, seen
 from redline.learn.network.layers import Network
 from redline.learn.network.one_call import gradient_in_one_call
@@ -75,9 +77,17 @@ def compile_learner(num_layers: int) -> None:
     )  # fmt: skip
 
 
+def compile_plain_path() -> None:
+    """Compile what a run turns to once it finds that its observations hardly repeat, likewise."""
+    flags, numbers, one = np.zeros((1, 1), np.bool_), np.zeros((1, 1), np.float32), np.float32(1)
+    gae(numbers, numbers, numbers, flags, flags, one, one)
+    Categorical(1).draw_once(numbers, flags, np.zeros(1, np.uint64), np.zeros(1, np.int64))
+
+
 def compile_all(num_layers: int) -> None:
     """Compile the learner, the largest kernels first, and then what is left of it, where torch is needed."""
     compile_learner(num_layers)
+    compile_plain_path()
     from redline.learn.train import warm_up
 
     warm_up(TrainConfig("slow", hidden=(1,) * num_layers, total_steps=1), updates=2)

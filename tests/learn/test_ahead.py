@@ -15,16 +15,18 @@ from redline.learn.config import TrainConfig
 
 TRAIN = """
 import sys
-from redline.learn.ahead import compile_learner
-from redline.learn.heads.categorical import write_gradient
+from redline.learn.ahead import compile_learner, compile_plain_path
+from redline.learn.gae import gae
+from redline.learn.heads.categorical import _draw_once, write_gradient
 from redline.learn.network.one_call import gradient_in_one_call
 from redline.learn.network.steady_pass import answer
 from redline.cli import main
 
 compile_learner(2)
-kernels = [answer, gradient_in_one_call(write_gradient)]
+compile_plain_path()
+kernels = [answer, gradient_in_one_call(write_gradient), gae, _draw_once]
 before = [len(each.signatures) for each in kernels]
-assert before == [1, 1], before
+assert before == [1, 1, 1, 1], before
 assert main(sys.argv[1:]) == 0
 assert [len(each.signatures) for each in kernels] == before
 """

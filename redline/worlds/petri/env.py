@@ -15,7 +15,7 @@ from redline.worlds.petri.instances import parse_petri
 from redline.worlds.petri.rules import kernel
 from redline.worlds.petri.rules.net import Net
 from redline.worlds.petri.rules.ranges import field_ranges, require_consistent
-from redline.worlds.petri.rules.state import DONE, OUTCOMES, new_finals, new_state
+from redline.worlds.petri.rules.state import DONE, OUTCOMES, logged, new_finals, new_state
 from redline.worlds.petri.rules.tables import arc_list, tabulate
 from redline.worlds.ranges import Ranges
 from redline.worlds.results import StepResults
@@ -59,7 +59,7 @@ class PetriVectorEnv(BatchEnv):
         self._task = kernel.STEP_ON if autoreset else kernel.STEP
         self.state = new_state(num_envs, sizes, any_seed(), log_size)
         self._finals = new_finals(num_envs, sizes)
-        announce_compilation(self._step, "Petri net kernel", 20)
+        announce_compilation(self._step, "Petri net kernel", 10)
 
     def observation_range(self) -> tuple[float, float]:
         """All numbers are shares."""
@@ -153,7 +153,7 @@ class PetriVectorEnv(BatchEnv):
 
     def firings(self, i: int) -> np.ndarray:
         """Start, end, transition and token of each firing of env `i` since reset, as far as `log_size` reaches."""
-        return self.state.log[i, : min(int(self.state.envs.fired[i]), self.state.log.shape[1])].copy()
+        return logged(self.state, i)
 
 
 class PetriEnv(SingleEnv):

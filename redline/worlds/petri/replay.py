@@ -31,7 +31,7 @@ from redline.worlds.petri.instances import parse_petri
 from redline.worlds.petri.rules import kernel
 from redline.worlds.petri.rules.net import Net
 from redline.worlds.petri.rules.script import Line, follow
-from redline.worlds.petri.rules.state import OUTCOMES, NetState, new_state
+from redline.worlds.petri.rules.state import OUTCOMES, NetState, logged, new_state
 from redline.worlds.petri.rules.tables import FAR, NONE, tabulate
 from redline.worlds.petri.schedule import Schedule
 
@@ -77,7 +77,7 @@ def account(net: Net, state: NetState, lines: int) -> Played:
     at_work = {"process", "machine"}
     return Played(
         lines, int(env.clock), OUTCOMES[env.outcome], int(env.scrapped), int(env.finished),
-        state.log[0, : min(int(env.fired), state.log.shape[1])].copy(),
+        logged(state, 0),
         (int(env.margin_min), float(env.margin_sum) / int(env.margins)) if env.margins else None,
         dict(zip(net.resources, state.resources[0].seconds.tolist(), strict=True)),
         {

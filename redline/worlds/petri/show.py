@@ -120,6 +120,6 @@ def _fact(what: str, known: Any) -> str:
 
 def _count_states(net: Net, most: int | None) -> dict[str, int]:
     require_no_time(net)
-    announce_compilation(expand, "Petri net kernel", 20)
+    announce_compilation(expand, "Petri net kernel", 10)
     found = explore(net, most)
     return {"states": found.states, "edges": found.edges, "dead_states": found.dead}

@@ -41,7 +41,7 @@ VERIFY = Command(Schedules, run)
 
 def _verify(path: Path) -> dict[str, Any]:
     recording = load_recording(path)
-    announce_compilation(kernel.step, "Petri net kernel", 30)
+    announce_compilation(kernel.step, "Petri net kernel", 20)
     started = time.monotonic()
     compiled, interpreted = verify(recording), verify(recording, turbo=False)
     same = compiled.played.firings.tolist() == interpreted.played.firings.tolist()

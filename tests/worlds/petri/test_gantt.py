@@ -24,7 +24,7 @@ from redline.worlds.petri.lanes import MOST_LANES, Lane, LaneBar, lanes, margins
 from redline.worlds.petri.pages import schedule_section_html, utilisation_table, write_schedule_page
 from redline.worlds.petri.replay import Hops, load_recording, play_script, script_of
 from redline.worlds.petri.rules.net import Cleaning, Net, NetRules, Place, Step, Transition
-from redline.worlds.petri.rules.state import OUTCOMES
+from redline.worlds.petri.rules.state import OUTCOMES, logged
 from redline.worlds.petri.rules.tables import NONE
 from redline.worlds.petri.schedule import Schedule
 
@@ -50,7 +50,7 @@ def of(net: Net, *firings: tuple[int, int, str, int], makespan: int, outcome: st
 
 def played(game: Game, name: str = "") -> Schedule:
     env = game.state.envs[0]
-    return Schedule(name, game.net, game.clock, OUTCOMES[env.outcome], game.state.log[0, : int(env.fired)].copy())
+    return Schedule(name, game.net, game.clock, OUTCOMES[env.outcome], logged(game.state, 0))
 
 
 def dispatched(net: Net, rule: str, name: str = "") -> Schedule:

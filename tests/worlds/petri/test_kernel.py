@@ -355,7 +355,7 @@ def features_that_cannot_move(net: Net) -> set[int]:
     if not net.routes:
         return set()
     used = {name for route in net.routes for step in route for name in step.transitions}
-    still = set() if net.rules.release_intervals else {int(tables.constants[0].globals_cell) + 1}
+    still = set() if net.rules.release_intervals else {int(tables.constants.globals_cell) + 1}
     for p, place in enumerate(net.places):
         still |= {int(tables.places[p].cell) + k for k in still_in_place(net, place, used)}
     return still
@@ -672,3 +672,42 @@ def test_a_graph_has_a_row_of_numbers_for_each_place():
     play(game, "pick chamber", "put out")
     assert seen(game, "out")["share_of_goal"] == 1
     assert sink[7] == 0
+
+
+# Rows are not counted from their ends
+
+
+class Forward(np.recarray):
+    """An array that takes no negative index, as a compiled rule cannot."""
+
+    def __getitem__(self, index: Any) -> Any:
+        assert not isinstance(index, int | np.integer) or index >= 0
+        return super().__getitem__(index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        assert not isinstance(index, int | np.integer) or index >= 0
+        super().__setitem__(index, value)
+
+
+def forward(parts: Any) -> Any:
+    return type(parts)(*(part.view(Forward) if isinstance(part, np.ndarray) else part for part in parts))
+
+
+FORWARD_NETS = [
+    build_tool(ClusterTool("J-0", wafers=4)),
+    build_tool(ClusterTool("2-2", "cascade_full", 4, 2, **EVERYTHING_ON)),
+    build_tool(ClusterTool("S-0", wafers=4, arms=2, swap_action=True, lenient=True)),
+    build_tool(ClusterTool("2-2", wafers=4, stop_on_scrap=False, clock="lockstep", layout="graph")),
+    build_shop(JobShop("ft06")),
+    build_shop(JobShop("ft06", buffers="blocking", layout="graph")),
+    random_net(1),
+]
+
+
+@pytest.mark.parametrize("net", FORWARD_NETS, ids=lambda net: net.name)
+def test_no_rule_counts_from_the_end_of_a_row(net: Net) -> None:
+    run, rng = Run(net, 2, turbo=False), np.random.default_rng(0)
+    run.tables, run.state = forward(run.tables), forward(run.state)
+    run.obs, run.mask = run.obs.view(Forward), run.mask.view(Forward)
+    for _ in range(60):
+        run.step(np.array([pick(rng, net, np.asarray(row)) for row in run.mask]))

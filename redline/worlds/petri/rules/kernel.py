@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from redline.compiled.numbers import smaller
+from redline.compiled.rows import light, one_of, row
 from redline.compiled.speed import apart, at_speed, inlined, kernel
 from redline.worlds.petri.rules.cleans import clear_notes
 from redline.worlds.petri.rules.enabling import can_swap, enabled, may_fire
@@ -28,6 +30,7 @@ from redline.worlds.petri.rules.state import (
     OVERFLOWED,
     RUNNING,
     SCRAPPED,
+    EnvState,
     NetState,
     no_finals,
 )
@@ -42,79 +45,79 @@ WAFER_DONE, ALL_DONE, SCRAP, IDLE, TIME_LIMIT = 500.0, 3000.0, -4000.0, -1000.0,
 
 
 @inlined
-def begin(net, state, i):
+def begin(net, state):
     """A new episode: the starting marking at time 0."""
-    clear(net, state, i)
-    open_step(state.envs[i])
-    for p in range(net.places.shape[0]):
+    clear(net, state)
+    open_step(state.env)
+    for p in range(len(net.places)):
         static = net.places[p]
-        place = state.places[i, p]
+        place = state.places[p]
         place.marking = static.tokens
-        state.envs[i].finished += min(static.tokens, static.goal)
+        state.env.finished += smaller(static.tokens, static.goal)
         for n in range(static.tokens if static.queue != NONE else 0):
-            state.notes[i, static.queue + n] = static.min_stay
-    for k in range(state.tokens.shape[1]):
-        token = state.tokens[i, k]
-        link(state, i, net.lists[net.constants[0].token_places + k], k)
-        token.row = net.lists[net.constants[0].token_rows + k]
+            state.notes[static.queue + n] = static.min_stay
+    for k in range(len(state.tokens)):
+        token = state.tokens[k]
+        link(state, net.lists[net.constants.token_places + k], k)
+        token.row = net.lists[net.constants.token_rows + k]
         token.entered = token.moving = 0
         token.ready = net.places[token.place].min_stay
 
 
 @inlined
-def clear(net, state, i):
+def clear(net, state):
     """No tokens anywhere, nothing under way."""
-    env = state.envs[i]
+    env = state.env
     env.score = 0.0
     env.clock = env.steps = env.finished = env.fired = env.underway = 0
     env.released = env.gate_opens = env.idle = 0
     env.outcome = RUNNING
     env.scrapped = NONE
     env.gone = env.freed = env.margin_min = env.margin_sum = env.margins = 0
-    for p in range(net.places.shape[0]):
-        place = state.places[i, p]
+    for p in range(len(net.places)):
+        place = state.places[p]
         place.head = place.tail = NONE
         place.moving = place.reserved = place.queue_first = place.entered = 0
         place.uses = place.left = place.clean_until = place.seconds = 0
-    for r in range(state.resources.shape[1]):
-        state.resources[i, r].until = state.resources[i, r].seconds = 0
-        state.resources[i, r].booked = NONE
+    for r in range(len(state.resources)):
+        state.resources[r].until = state.resources[r].seconds = 0
+        state.resources[r].booked = NONE
     if has_extras(net):
-        clear_notes(net, state, i)
+        clear_notes(net, state)
 
 
 @inlined
-def offer_transitions(net, state, i, mask):
+def offer_transitions(net, state, mask):
     """Mark the actions whose transition may fire. Returns how many transitions may."""
-    for action in range(mask.shape[1]):
-        mask[i, action] = False
+    for action in range(len(mask)):
+        mask[action] = False
     count = 0
-    bounds = net.constants[0].exits
-    for p in range(net.places.shape[0] + 1):
+    bounds = net.constants.exits
+    for p in range(len(net.places) + 1):
         # of most places nothing can be taken most of the time, which is quicker to see here than inside
-        if p == net.places.shape[0] or gives(net, state, i, p):
+        if p == len(net.places) or gives(net, state, p):
             for j in range(net.lists[bounds + p], net.lists[bounds + p + 1]):
                 t = net.lists[j]
-                if enabled(net, state, i, t):
-                    mask[i, net.transitions[t].action] = True
+                if enabled(net, state, t):
+                    mask[net.transitions[t].action] = True
                     count += 1
-    if has_extras(net) and net.constants[0].swaps < net.constants[0].swaps_end:
-        offer_swaps(net, state, i, mask)
+    if has_extras(net) and net.constants.swaps < net.constants.swaps_end:
+        offer_swaps(net, state, mask)
     return count
 
 
 @inlined
-def gives(net, state, i, p):
+def gives(net, state, p):
     """Whether something in place `p` can be taken, as far as the place alone can tell."""
-    place = state.places[i, p]
+    place = state.places[p]
     if place.marking == place.moving:
         return False
     if not is_routed(net):
         return True
-    clock = state.envs[i].clock
+    clock = state.env.clock
     k = place.head
     while k >= 0:
-        token = state.tokens[i, k]
+        token = state.tokens[k]
         if not token.moving and token.ready <= clock:
             return True
         k = token.next
@@ -123,108 +126,110 @@ def gives(net, state, i, p):
 
 @for_nets(extras=1)
 @apart
-def offer_swaps(net, state, i, mask):
+def offer_swaps(net, state, mask):
     """Mark the swaps whose pick may fire and whose place will then be possible."""
     action = first_swap(net)
-    for j in range(net.constants[0].swaps, net.constants[0].swaps_end, 2):
+    for j in range(net.constants.swaps, net.constants.swaps_end, 2):
         pick = net.lists[j]
-        mask[i, action] = mask[i, net.transitions[pick].action] and can_swap(net, state, i, pick, net.lists[j + 1])
+        mask[action] = mask[net.transitions[pick].action] and can_swap(net, state, pick, net.lists[j + 1])
         action += 1
 
 
 @inlined
 def first_swap(net):
     """The first action that is a swap: they come last of all that fire."""
-    constants = net.constants[0]
+    constants = net.constants
     return constants.num_groups - (constants.swaps_end - constants.swaps) // 2
 
 
 @inlined
-def offer_waits(net, state, i, mask, can_fire):
-    """Mark the waits: there must be something to wait for, and nothing urgent to be late for."""
-    constants = net.constants[0]
-    env = state.envs[i]
-    env.next_event = next_event(net, state, i)
-    left = env.next_event - env.clock
-    if env.next_event == FAR or (constants.non_delay and can_fire):
+def offer_waits(net, state, mask, can_fire, until):
+    """Mark the waits: there must be something to wait for, which is `until`, and nothing urgent to be late for."""
+    constants = net.constants
+    env = state.env
+    env.next_event = until
+    left = until - env.clock
+    if until == FAR or (constants.non_delay and can_fire):
         return
-    if round_is_open(net, state, i):
-        mask[i, constants.num_groups] = True  # the first wait ends the round; another would do the same
+    if round_is_open(net, state):
+        mask[constants.num_groups] = True  # the first wait ends the round; another would do the same
         return
-    hurries = is_routed(net) and constants.urgent_wait != FAR and is_urgent(net, state, i)
+    hurries = is_routed(net) and constants.urgent_wait != FAR and is_urgent(net, state)
     longest = constants.urgent_wait if hurries else FAR
     for j in range(constants.waits_end - constants.waits):
         wait = net.lists[constants.waits + j]
-        mask[i, constants.num_groups + j] = (wait if wait > 0 else left) <= longest
+        mask[constants.num_groups + j] = (wait if wait > 0 else left) <= longest
 
 
 @for_nets(routed=1)
 @inlined
-def is_urgent(net, state, i):
+def is_urgent(net, state):
     """Whether a finished token waits in a chamber, or a robot holds one."""
-    for k in range(state.tokens.shape[1]):
-        token = state.tokens[i, k]
+    for k in range(len(state.tokens)):
+        token = state.tokens[k]
         kind = net.places[token.place].kind
-        if kind == ROBOT or (kind == PROCESS and not token.moving and token.ready <= state.envs[i].clock):
+        if kind == ROBOT or (kind == PROCESS and not token.moving and token.ready <= state.env.clock):
             return True
     return False
 
 
 @inlined
-def settle(net, state, i, mask):
+def settle(net, state, mask):
     """Let run what runs by itself, and skip time in which nothing can be chosen; then say what can."""
-    env = state.envs[i]
+    env = state.env
     can_fire = 0
+    until = FAR
     while env.outcome == RUNNING:
-        run_by_itself(net, state, i)
+        run_by_itself(net, state)
         if env.outcome != RUNNING:
             break
-        can_fire = offer_transitions(net, state, i, mask)
-        if can_fire or (not net.constants[0].skip_forced_waits and next_event(net, state, i) != FAR):
+        can_fire = offer_transitions(net, state, mask)
+        until = next_event(net, state)
+        if can_fire or (not net.constants.skip_forced_waits and until != FAR):
             break
-        skip(net, state, i)
+        skip(net, state, until)
     if env.outcome == RUNNING:
-        offer_waits(net, state, i, mask, can_fire)
+        offer_waits(net, state, mask, can_fire, until)
     else:
-        close_mask(mask, i)
+        close_mask(mask)
 
 
 @inlined
-def close_mask(mask, i):
+def close_mask(mask):
     """An ended episode has one action, which does nothing."""
-    for action in range(mask.shape[1]):
-        mask[i, action] = action == 0
+    for action in range(len(mask)):
+        mask[action] = action == 0
 
 
 @inlined
-def act(net, state, i, action):
+def act(net, state, action):
     """Fire or wait, as a legal action says."""
-    constants = net.constants[0]
-    if action >= constants.num_groups and round_is_open(net, state, i):
-        end_round(net, state, i)
+    constants = net.constants
+    if action >= constants.num_groups and round_is_open(net, state):
+        end_round(net, state)
         return
     if action >= constants.num_groups:
         wait = net.lists[constants.waits + action - constants.num_groups]
-        until = state.envs[i].next_event
-        advance(net, state, i, min(until, state.envs[i].clock + wait) if wait > 0 else until)
+        until = state.env.next_event
+        advance(net, state, smaller(until, state.env.clock + wait) if wait > 0 else until)
         return
     if has_extras(net) and action >= first_swap(net):
-        swap(net, state, i, constants.swaps + 2 * (action - first_swap(net)))
+        swap(net, state, constants.swaps + 2 * (action - first_swap(net)))
         return
     bounds = constants.offers + action
     for j in range(net.lists[bounds], net.lists[bounds + 1]):
-        if may_fire(net, state, i, net.lists[j]):
-            begin_firing(net, state, i, net.lists[j])
+        if may_fire(net, state, net.lists[j]):
+            begin_firing(net, state, net.lists[j])
             return
 
 
 @for_nets(extras=1)
 @apart
-def swap(net, state, i, j):
+def swap(net, state, j):
     """Begin a pick and book the place that follows it, both as the list of swaps says at `j`."""
     pick = net.lists[j]
-    state.resources[i, net.transitions[pick].resource].booked = net.lists[j + 1]
-    begin_firing(net, state, i, pick)
+    state.resources[net.transitions[pick].resource].booked = net.lists[j + 1]
+    begin_firing(net, state, pick)
 
 
 @inlined
@@ -234,13 +239,13 @@ def open_step(env):
 
 
 @inlined
-def pay(net, state, i, mask):
+def pay(net, state, mask):
     """What a step came to, after which it is over. Returns its reward."""
-    env = state.envs[i]
-    if env.outcome == RUNNING and env.steps >= net.constants[0].max_steps:
+    env = state.env
+    if env.outcome == RUNNING and env.steps >= net.constants.max_steps:
         env.outcome = OUT_OF_STEPS
-        close_mask(mask, i)
-    reward = score(net.constants[0], env)
+        close_mask(mask)
+    reward = score(net.constants, env)
     env.score += reward
     open_step(env)
     return reward
@@ -297,47 +302,51 @@ def timely(constants, env):
 @inlined
 def take_turn(net, state, i, task, actions, obs, mask, rewards, terminated, truncated, final_obs, finals):
     """Do a task with one env. In a loop, so that there is one copy of what both playing and beginning end with."""
-    env = state.envs[i]
+    env = state.env
     fresh = task >= START
     while True:
         if fresh:
-            begin(net, state, i)
+            begin(net, state)
             moves = task != BEGIN
             if moves:
-                judge(net, state, i)
+                judge(net, state)
         else:
             env.steps += 1
             # an action that the mask forbids changes nothing
-            moves = env.outcome == RUNNING and mask[i, actions[i]]
+            moves = env.outcome == RUNNING and mask[actions[i]]
             if moves:
-                act(net, state, i, actions[i])
+                act(net, state, actions[i])
         if moves:
-            settle(net, state, i, mask)  # time skipped before the first decision is paid for by the first step
+            settle(net, state, mask)  # time skipped before the first decision is paid for by the first step
         if not fresh:
-            rewards[i] = pay(net, state, i, mask)
+            rewards[i] = pay(net, state, mask)
             truncated[i] = env.outcome == OUT_OF_TIME or env.outcome == OUT_OF_STEPS
             terminated[i] = env.outcome != RUNNING and not truncated[i]
-        observe(net, state, i, obs)
+        observe(net, state, obs)
         if fresh or env.outcome == RUNNING:
             return
         summarise(net, state, i, finals)
         if task == STEP:
             return
-        for k in range(obs.shape[1]):
-            final_obs[i, k] = obs[i, k]
+        for k in range(len(obs)):
+            final_obs[i, k] = obs[k]
         fresh = True
 
 
 @kernel
-def step(net, state, first, last, task, actions, obs, mask, rewards, terminated, truncated, final_obs, finals):
+def step(tables, states, first, last, task, actions, obs, mask, rewards, terminated, truncated, final_obs, finals):
     """Do a task with envs `first` up to `last`. Envs share nothing, so slices may run anywhere and in any order.
 
     STEP plays an action. With STEP_ON an env whose episode is over shows its last observation in `final_obs`, what it
     came to in `finals`, and begins again at once. START begins an episode and goes to its first decision, BEGIN does not
     go there. All in one kernel, since each would be compiled with all rules.
     """
+    net = light(tables)
     for i in range(first, last):
-        take_turn(net, state, i, task, actions, obs, mask, rewards, terminated, truncated, final_obs, finals)
+        take_turn(
+            net, one_of(states, i, EnvState), i, task, actions, row(obs, i), row(mask, i), rewards, terminated, truncated,
+            final_obs, finals,
+        )  # fmt: skip
 
 
 def reset(
@@ -355,7 +364,7 @@ def reset(
 @inlined
 def summarise(net, state, i, finals):
     """Keep the results of an episode where they can be read after the next one has begun."""
-    env = state.envs[i]
+    env = state.env
     finals.score[i] = env.score
     counts = finals.counts[i]
     counts.outcome = env.outcome
@@ -367,7 +376,7 @@ def summarise(net, state, i, finals):
     counts.margins = env.margins
     counts.scrapped = env.scrapped
     counts.gone = env.gone
-    for r in range(state.resources.shape[1]):
-        finals.resource_seconds[i, r] = state.resources[i, r].seconds
-    for p in range(net.places.shape[0]):
-        finals.place_seconds[i, p] = state.places[i, p].seconds
+    for r in range(len(state.resources)):
+        finals.resource_seconds[i, r] = state.resources[r].seconds
+    for p in range(len(net.places)):
+        finals.place_seconds[i, p] = state.places[p].seconds

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from redline.compiled.rows import light, one_of
 from redline.compiled.speed import at_speed, inlined, kernel
 from redline.errors import RedlineError
 from redline.worlds.petri.rules.enabling import enabled
 from redline.worlds.petri.rules.firing import fire
 from redline.worlds.petri.rules.kernel import begin
 from redline.worlds.petri.rules.net import Net
-from redline.worlds.petri.rules.state import RUNNING, new_state
+from redline.worlds.petri.rules.state import RUNNING, EnvState, new_state
 from redline.worlds.petri.rules.tables import NONE, tabulate
 
 FIRST_ROOM = 1 << 10
@@ -33,9 +34,9 @@ class Reachable(NamedTuple):
 
 @inlined
 def put(net, state, markings, row):
-    """Make row `row` of the markings the state of env 0, whose clock never moves."""
-    for p in range(net.places.shape[0]):
-        state.places[0, p].marking = markings[row, p]
+    """Make row `row` of the markings the state, whose clock never moves."""
+    for p in range(len(net.places)):
+        state.places[p].marking = markings[row, p]
 
 
 @inlined
@@ -68,21 +69,22 @@ def enter(markings, slots, count):
 
 
 @kernel
-def expand(net, state, markings, slots, totals):
+def expand(tables, states, markings, slots, totals):
     """Follow up markings in the order they were found, as long as there is room for what they may lead to.
 
     `totals` int64 [5]: markings found, those followed up, edges, dead ends, and whether a marking was too large.
     """
-    begin(net, state, 0)
+    net, state = light(tables), one_of(states, 0, EnvState)
+    begin(net, state)
     count, row, edges, dead = totals[0], totals[1], totals[2], totals[3]
-    while row < count and count + net.transitions.shape[0] < markings.shape[0]:
+    while row < count and count + len(net.transitions) < markings.shape[0]:
         before = edges
         put(net, state, markings, row)
-        for t in range(net.transitions.shape[0]):
-            if enabled(net, state, 0, t):
-                fire(net, state, 0, t)
-                for p in range(net.places.shape[0]):
-                    markings[count, p] = state.places[0, p].marking
+        for t in range(len(net.transitions)):
+            if enabled(net, state, t):
+                fire(net, state, t)
+                for p in range(len(net.places)):
+                    markings[count, p] = state.places[p].marking
                 slot = look_up(markings, slots, count)
                 if slots[slot] == NONE:
                     slots[slot] = count
@@ -92,7 +94,7 @@ def expand(net, state, markings, slots, totals):
         dead += edges == before
         row += 1
     totals[0], totals[1], totals[2], totals[3] = count, row, edges, dead
-    totals[4] = state.envs[0].outcome != RUNNING
+    totals[4] = state.env.outcome != RUNNING
 
 
 def explore(net: Net, most: int | None = None, turbo: bool = True) -> Reachable:

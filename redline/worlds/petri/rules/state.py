@@ -86,16 +86,7 @@ RESOURCE_STATE = np.dtype(
 FIRING = np.dtype([("transition", np.int32), ("token", np.int32), ("ends", np.int32)], align=True)
 
 
-class LogColumns(NamedTuple):
-    """The columns of a log of firings."""
-
-    start: int
-    end: int
-    transition: int
-    token: int
-
-
-LOG = LogColumns(*range(len(LogColumns._fields)))
+LOGGED = np.dtype([(name, np.int32) for name in ("start", "end", "transition", "token")], align=True)
 
 
 class NetState(NamedTuple):
@@ -107,7 +98,19 @@ class NetState(NamedTuple):
     resources: np.recarray  # RESOURCE_STATE [N, R]
     firings: np.recarray  # FIRING [N, most]
     notes: np.ndarray  # int32 [N, notes]  ready times of queued tokens, a ring per place; then of cleans and gates
-    log: np.ndarray  # int32 [N, L, columns]  the firings by LogColumns, while there is room
+    log: np.recarray  # LOGGED [N, L]  the firings, while there is room
+
+
+class EnvState(NamedTuple):
+    """One of them, as rules see it, with the parts in the same order."""
+
+    env: np.record  # ENV
+    tokens: np.recarray  # TOKEN [tokens]
+    places: np.recarray  # PLACE_STATE [P]
+    resources: np.recarray  # RESOURCE_STATE [R]
+    firings: np.recarray  # FIRING [most]
+    notes: np.ndarray  # int32 [notes]
+    log: np.recarray  # LOGGED [L]
 
 
 def new_state(num_envs: int, sizes: Sizes, seed: int, log_size: int = 0) -> NetState:
@@ -123,10 +126,16 @@ def new_state(num_envs: int, sizes: Sizes, seed: int, log_size: int = 0) -> NetS
         resources=records(RESOURCE_STATE, sizes.resources),
         firings=records(FIRING, sizes.firings),
         notes=np.zeros((num_envs, sizes.notes), np.int32),
-        log=np.zeros((num_envs, log_size, len(LOG)), np.int32),
+        log=records(LOGGED, log_size),
     )
     state.envs.rng = seed_streams(seed, num_envs)
     return state
+
+
+def logged(state: NetState, i: int) -> np.ndarray:
+    """The firings of env `i` that there was room for, int32 [firings, 4]: start, end, transition, token."""
+    count = min(int(state.envs.fired[i]), state.log.shape[1])
+    return np.array(state.log[i, :count].tolist(), np.int32).reshape(count, len(LOGGED.names or ()))
 
 
 FINAL = np.dtype(

@@ -170,7 +170,7 @@ class ConstantsRow(NamedTuple):
 class NetTables(NamedTuple):
     """Everything the kernel needs to know of a net. Few arrays, because compiling is slow with many."""
 
-    constants: np.recarray  # ConstantsRow [1]
+    constants: np.record  # ConstantsRow
     places: np.recarray  # PlaceRow [P]
     transitions: np.recarray  # TransitionRow [T]
     arcs: np.recarray  # ArcRow, inputs and outputs of each transition side by side
@@ -226,7 +226,7 @@ def tabulate(net: Net) -> tuple[NetTables, Sizes]:
         **_extra_lists(net, places, transitions, lists),
     )
     tables = NetTables(
-        constants=_records(ConstantsRow, [constants]),
+        constants=_records(ConstantsRow, [constants])[0],
         places=places,
         transitions=transitions,
         arcs=arcs,

@@ -51,7 +51,7 @@ def run(name: str, options: SolveOptions, say: Say) -> Answer:
     """Solve and tell. Exit code 130 when Ctrl-C ended the search."""
     require_files(options.export, options.gantt)
     instance = parse_petri(name)
-    announce_compilation(kernel.step, "Petri net kernel", 30)
+    announce_compilation(kernel.step, "Petri net kernel", 20)
 
     def tell(progress: SolveProgress) -> None:
         say(f"{progress.seconds:6.1f} s  makespan {progress.makespan}, at least {progress.bound}")

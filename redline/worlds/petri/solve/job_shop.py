@@ -17,7 +17,7 @@ from redline.worlds.petri.dispatching import DISPATCHING, Dispatcher, Game
 from redline.worlds.petri.job_shop import JobShop, Shop
 from redline.worlds.petri.rules.net import Net
 from redline.worlds.petri.rules.script import Line
-from redline.worlds.petri.rules.state import OUTCOMES
+from redline.worlds.petri.rules.state import OUTCOMES, logged
 from redline.worlds.petri.rules.tables import NONE
 from redline.worlds.petri.solve.cp_sat import Problem, Value
 
@@ -118,8 +118,7 @@ class ShopProblem(Problem[Begins]):
         if OUTCOMES[game.state.envs[0].outcome] != "done":
             return None
         begun = self._begun_by(net)
-        log = game.state.log[0, : int(game.state.envs[0].fired)].tolist()
-        mine = [(time, *begun[t]) for time, _, t, _ in log if t in begun]
+        mine = [(time, *begun[t]) for time, _, t, _ in logged(game.state, 0).tolist() if t in begun]
         begins: Begins = [[] for _ in self.shop.jobs]
         for turn, (time, j, machine) in enumerate(mine):
             begins[j].append(Begin(time, turn, machine))
