@@ -52,6 +52,11 @@ def test_a_state_that_no_training_came_to_is_refused_or_played_on(env: str) -> N
     assert not all(let_through)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_count_that_would_run_over_is_refused() -> None:
+    assert not Subject("petri:cluster/S-0?wafers=3").try_one(random.Random(702))  # it once ended the process
+
+
 def test_observations_that_a_team_has_kept_are_looked_through() -> None:
     subject = Subject("cage4?steps=40")
     arrays, values = subject.moments[0]

@@ -16,6 +16,8 @@ from redline.worlds.ranges import WAY_OUT, Ranges
 AMOUNT = (0, 2 * FAR - 1)
 SIGNED = (-2 * FAR, 2 * FAR - 1)
 """Margins and lateness may be negative."""
+MOST_FIRED = 2**30
+"""Firings of an episode: the log is indexed with their number, which must not run over."""
 
 
 def field_ranges(net: NetTables, sizes: Sizes) -> dict[str, Ranges]:
@@ -27,6 +29,7 @@ def field_ranges(net: NetTables, sizes: Sizes) -> dict[str, Ranges]:
             **dict.fromkeys(whole, AMOUNT),
             **dict.fromkeys(("margin_min", "margin_sum"), SIGNED),
             "outcome": (0, OVERFLOWED),
+            "fired": (0, MOST_FIRED),
             "underway": (0, sizes.firings),
             "scrapped": (NONE, max(sizes.tokens, sizes.places)),
         },
