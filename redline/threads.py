@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from redline.memory import keep_freed_memory
+
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
@@ -42,11 +44,13 @@ def cores() -> int:
 def use_threads(count: int) -> tuple[int, str]:
     """How many threads learn (`count`, or one per core for 0), and that in words.
 
-    Torch itself gets one thread: batches are cut into parts instead, and each learner thread works on its own part.
+    Torch itself gets one thread: batches are cut into parts instead, and each learner thread works on its own part. What
+    they free is kept for them.
     """
     import torch
 
     torch.set_num_threads(1)
+    keep_freed_memory()
     count = count or cores()
     line = f"{count} learner thread{'s' if count > 1 else ''} on {cores()} cores"
     if count > cores():
