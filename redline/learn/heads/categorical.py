@@ -12,7 +12,7 @@ from redline.compiled.rng import GOLDEN, unit
 from redline.compiled.speed import kernel
 from redline.learn.heads.head import DrawTable, PolicySums
 from redline.learn.heads.masking import MASKED, mask, rule_out
-from redline.learn.loops import clipped_objective, exp, greatest, loop
+from redline.learn.loops import added, chained, clipped_objective, exp, greatest, loop
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -133,19 +133,19 @@ class CategoricalDistribution:
         return self._logits.argmax(dim=-1) == actions
 
 
-@loop
+# What a policy answers must not depend on what else is asked, so the order of every sum is that in which it is written
+
+
+@chained
 def _exponentials(logits, i, out, k):
     """Write the exponentials of row `i`, all less its greatest, to row `k` of `out`; returns that and their sum."""
     top = greatest(logits[i])
-    total = _f(0.0)
     for a in range(logits.shape[1]):
-        e = exp(logits[i, a] - top)
-        out[k, a] = e
-        total += e
-    return top, total
+        out[k, a] = exp(logits[i, a] - top)
+    return top, added(out[k])
 
 
-@loop
+@chained
 def _fill(logits, log_probs, cumulative, guide):
     """Log-probabilities of every row, the running sums of its probabilities in double precision, and its guide."""
     for i in range(logits.shape[0]):
@@ -176,7 +176,7 @@ def _draw(log_probs, cumulative, guide, rows, streams, envs, actions, chosen_log
         chosen_log_probs[i] = log_probs[rows[i], actions[i]]
 
 
-@loop
+@chained
 def _draw_once(logits, streams, envs, actions, log_probs):
     """Draw from the softmax of every row. Four rows at a time: a running sum waits for itself at each step."""
     count, num_actions = logits.shape

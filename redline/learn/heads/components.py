@@ -12,7 +12,7 @@ from redline.compiled.rng import GOLDEN, unit
 from redline.compiled.speed import kernel
 from redline.learn.heads.head import DrawTable, PolicySums
 from redline.learn.heads.masking import MASKED, rule_out
-from redline.learn.loops import clipped_objective, exp, greatest, loop
+from redline.learn.loops import added, chained, clipped_objective, exp, greatest, loop
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -156,18 +156,16 @@ class ComponentsDistribution:
         return torch.stack(best).all(dim=0)
 
 
-@loop
+@chained
 def _fill(logits, edges, log_probs, cumulative):
     """Log-probabilities of every component, and the running sums of its probabilities in double precision."""
     for i in range(logits.shape[0]):
         for c in range(len(edges) - 1):
             first, last = edges[c], edges[c + 1]
             top = greatest(logits[i, first:last])
-            total = _f(0.0)
             for a in range(first, last):
-                e = exp(logits[i, a] - top)
-                log_probs[i, a] = e
-                total += e
+                log_probs[i, a] = exp(logits[i, a] - top)
+            total = added(log_probs[i, first:last])
             inverse = _ONE / total
             running = 0.0
             for a in range(first, last):

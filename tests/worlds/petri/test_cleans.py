@@ -31,7 +31,7 @@ from redline.worlds.petri.dispatching import (
 from redline.worlds.petri.instances import parse_petri
 from redline.worlds.petri.replay import Hops, read_firings, script_of, verify
 from redline.worlds.petri.rules.net import IdleCleaning, Net, NetRules, Place, Transition
-from redline.worlds.petri.rules.state import OUTCOMES
+from redline.worlds.petri.rules.state import OUTCOMES, logged
 from redline.worlds.petri.rules.tables import tabulate
 from redline.worlds.petri.schedule import Schedule
 from tests.worlds.petri.playing import insertion_makespan, legal, play, seen
@@ -219,7 +219,7 @@ def releases(game: Game, until: int) -> list[int]:
     while game.running and game.clock < until:
         fires = sorted(legal(game), key=lambda name: ("LP_done" not in name, not name.startswith("t_"), "LP" in name))
         play(game, fires[0] if fires else "wait")
-    log = game.state.log[0, : int(game.state.envs[0].fired)]
+    log = logged(game.state, 0)
     return [int(start) for start, _, t, _ in log if game.net.transitions[t].name == "u_LP_TM1"]
 
 
@@ -397,7 +397,7 @@ def test_a_schedule_with_idle_cleaning_is_played_again_to_the_second():
     game = Game(net, log_size=100)
     play(game, "u_LP_TM2", "t_TM2_PM7", "u_PM7_TM2", "t_TM2_LP_done", "wait 50", "wait 20")
     play(game, "u_LP_TM2", "t_TM2_PM7", "u_PM7_TM2", "t_TM2_LP_done")
-    log = game.state.log[0, : int(game.state.envs[0].fired)]
+    log = logged(game.state, 0)
     assert log[4, 0] == 397  # the chamber was left at 287: the second wafer had to wait for the end of the clean
     data = json.loads(json.dumps(Schedule(name, net, game.clock, "done", log).to_json()))
     for turbo in (True, False):

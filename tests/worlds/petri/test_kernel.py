@@ -17,7 +17,7 @@ from redline.worlds.petri.job_shop import JobShop, build_shop, shop_names
 from redline.worlds.petri.replay import Hops, script_of
 from redline.worlds.petri.rules import kernel
 from redline.worlds.petri.rules.net import Net, NetRules, Place, Step, Transition
-from redline.worlds.petri.rules.state import DONE, OUTCOMES, Finals, NetState, new_finals, new_state
+from redline.worlds.petri.rules.state import DONE, OUTCOMES, Finals, NetState, logged, new_finals, new_state
 from redline.worlds.petri.rules.tables import tabulate
 from tests.oracles.petri import Oracle
 from tests.worlds.petri.playing import play, seen
@@ -558,7 +558,7 @@ def logs_of_random_episodes(net: Net, episodes: int = 20) -> list[np.ndarray]:
         game = Game(net, log_size=1000)
         while game.running:
             game.step(pick(rng, net, game.mask[0]))
-        logs.append(game.state.log[0, : int(game.state.envs[0].fired)].copy())
+        logs.append(logged(game.state, 0))
     return logs
 
 
@@ -644,7 +644,7 @@ def test_a_swap_is_a_pick_and_a_place_with_nothing_in_between():
     play(game, "u_LP_TM2", "wait 5", "t_TM2_PM7", *["wait 50"] * 5, "u_LP_TM2")
     assert game.clock == 282  # 267 s after the first was put down
     play(game, "x_TM2_PM7")
-    names = [(int(start), int(end), net.action_names[t]) for start, end, t, _ in game.state.log[0, 3:5]]
+    names = [(int(start), int(end), net.action_names[t]) for start, end, t, _ in logged(game.state, 0)[3:5]]
     assert names == [(282, 287, "u_PM7_TM2"), (287, 292, "t_TM2_PM7")]
 
 

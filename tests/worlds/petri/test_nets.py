@@ -51,7 +51,7 @@ from redline.worlds.petri.replay import (
 from redline.worlds.petri.rules import kernel
 from redline.worlds.petri.rules.net import Net, NetRules, Place, Step, Transition
 from redline.worlds.petri.rules.reachability import explore
-from redline.worlds.petri.rules.state import DONE, OUTCOMES, new_finals, new_state
+from redline.worlds.petri.rules.state import DONE, OUTCOMES, logged, new_finals, new_state
 from redline.worlds.petri.rules.tables import NONE, tabulate
 from redline.worlds.petri.schedule import Schedule
 from tests.oracles.coloured_shop import build_coloured_shop
@@ -360,7 +360,7 @@ def test_a_release_gate_keeps_its_intervals():
         game = Game(net, log_size=500)
         while game.running:
             game.step(int(rng.choice(np.flatnonzero(game.mask[0]))))
-        log = game.state.log[0, : int(game.state.envs[0].fired)]
+        log = logged(game.state, 0)
         releases = log[log[:, 2] == net.action_names.index("u_LP_TM2"), 0]
         gaps = np.diff(releases)
         assert (gaps >= 89).all()  # 267 s over three chambers
@@ -707,7 +707,7 @@ def test_a_schedule_that_ends_by_itself_can_be_played_again(buffers, tmp_path):
     while game.running:
         game.step(int(np.flatnonzero(game.mask[0])[0]))
     outcome = OUTCOMES[game.state.envs[0].outcome]
-    log = game.state.log[0, : game.state.envs[0].fired]
+    log = logged(game.state, 0)
     schedule = Schedule(name, instance.net, game.clock, outcome, log)
     verdict = verify(read_firings(schedule.to_json()))
     assert (verdict.outcome, verdict.makespan) == ("done", game.clock)
