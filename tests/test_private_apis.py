@@ -32,8 +32,12 @@ TESTED_WITH_THE_COMPILER = {
     "compiled/speed.py": {"_compile_for_args", "_compiling_counter", "_insert"},
     "compiled/unfinished.py": {
         "_codegen",
+        "_compiler",
+        "_compiling_counter",
+        "_data_layout",
         "_final_module",
         "_finalized",
+        "_function_pass_manager",
         "_get_module_for_linking",
         "_linking_libraries",
         "_module_pass_manager",

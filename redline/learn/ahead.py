@@ -79,9 +79,11 @@ def compile_learner(num_layers: int) -> None:
 
 def compile_plain_path() -> None:
     """Compile what a run turns to once it finds that its observations hardly repeat, likewise."""
-    flags, numbers, one = np.zeros((1, 1), np.bool_), np.zeros((1, 1), np.float32), np.float32(1)
-    gae(numbers, numbers, numbers, flags, flags, one, one)
-    Categorical(1).draw_once(numbers, flags, np.zeros(1, np.uint64), np.zeros(1, np.int64))
+    one = np.float32(1)
+    for order in ("F", "C"):  # as columns of envs that have played on, and step by step
+        flags, numbers = np.zeros((2, 2), np.bool_, order), np.zeros((2, 2), np.float32, order)
+        gae(numbers, numbers, numbers, flags, flags, one, one)
+    Categorical(2).draw_once(numbers, flags, np.zeros(2, np.uint64), np.zeros(2, np.int64))
 
 
 def compile_all(num_layers: int) -> None:

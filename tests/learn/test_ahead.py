@@ -26,7 +26,7 @@ compile_learner(2)
 compile_plain_path()
 kernels = [answer, gradient_in_one_call(write_gradient), gae, _draw_once]
 before = [len(each.signatures) for each in kernels]
-assert before == [1, 1, 1, 1], before
+assert before == [1, 1, 2, 1], before
 assert main(sys.argv[1:]) == 0
 assert [len(each.signatures) for each in kernels] == before
 """
