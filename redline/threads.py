@@ -26,6 +26,7 @@ ONE_THREAD = {
 }
 """Environment variables of a worker process that keep it to one core."""
 
+_torch_alone = False  # whether torch is to have one thread
 _WAIT_POLICY = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 
 
@@ -47,15 +48,21 @@ def use_threads(count: int) -> tuple[int, str]:
     Torch itself gets one thread: batches are cut into parts instead, and each learner thread works on its own part. What
     they free is kept for them.
     """
-    import torch
-
-    torch.set_num_threads(1)
+    global _torch_alone
+    _torch_alone = True
+    keep_torch_to_its_threads()
     keep_freed_memory()
     count = count or cores()
     line = f"{count} learner thread{'s' if count > 1 else ''} on {cores()} cores"
     if count > cores():
         line += f", more than there are cores: expect them to get in each other's way (try --threads {cores()})"
     return count, line
+
+
+def keep_torch_to_its_threads() -> None:
+    """Give torch the one thread that `use_threads` leaves it, once it is loaded."""
+    if _torch_alone and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 class Crew:

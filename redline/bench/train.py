@@ -14,8 +14,8 @@ import torch
 from redline.bench.measure import Throughput, peak_memory_mb, take_turns
 from redline.bench.peers import PEERS, Contestant
 from redline.errors import RedlineError
+from redline.learn.autograd import PART_SIZE
 from redline.learn.config import TrainConfig
-from redline.learn.ppo import PART_SIZE
 from redline.learn.train import Trainer
 from redline.threads import use_threads
 from redline.timing.breakdown import Breakdown, merge
@@ -137,7 +137,10 @@ def _with_torch_threads(update: Contestant, threads: int) -> Contestant:
 def products(config: TrainConfig, trainer: Trainer, threads: int) -> Contestant:
     """Only the matrix products of a plain update: acting once, then forward and backward in every epoch."""
     layers = trainer.policy.layers()
-    weights = [layer.weight for layer in (*layers.trunk, *(layers.critic_trunk or ()), layers.actor, layers.critic)]
+    weights = [
+        torch.from_numpy(layer.weight)
+        for layer in (*layers.trunk, *(layers.critic_trunk or ()), layers.actor, layers.critic)
+    ]
     first_layers = {0} if layers.critic_trunk is None else {0, len(layers.trunk)}
     steps = config.num_envs * config.num_steps
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))

@@ -97,7 +97,6 @@ def _require_files(profiling: Profiling) -> None:
 
 
 def _profile(config: TrainConfig, profiling: Profiling, output: Output, say: Say) -> int:
-    say("Loading torch …")
     from redline.learn.train import choose_engine, warm_up
     from redline.profiler.advise import advise
     from redline.profiler.modes import changed, modes_of, record_in_turns

@@ -264,7 +264,6 @@ def _session(
     longer: int | None,
 ) -> Session:
     """A new run, or the one to go on with; nobody else may write to it while `claims` are held."""
-    say("Loading torch …")
     if folder.resume is not None:
         return _resumed(folder, saving, say, claims, longer)
     assert config is not None

@@ -85,7 +85,6 @@ def _options(command: Any, given: frozenset[str], query: dict[str, Any]) -> dict
 def begin(preset: Preset, name: str, command: Any, given: frozenset[str], query: dict[str, Any]) -> int:
     """Follow a plan from its beginning."""
     say = say_to(command.output)
-    say("Loading torch …")
     compile_ahead(command.training)
     from redline.learn.stages import Chain, plan_config, smaller
     from redline.learn.train import warm_up
@@ -117,7 +116,6 @@ def is_plan(path: Path) -> bool:
 def resume(command: Any) -> int:
     """Go on with a plan."""
     say = say_to(command.output)
-    say("Loading torch …")
     from redline.learn.stages import Chain
     from redline.learn.train import warm_up
 

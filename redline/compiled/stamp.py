@@ -211,14 +211,15 @@ def _step(step: dis.Instruction, code: types.CodeType) -> tuple[Any, ...]:
     return (step.opcode, _text(constant) if isinstance(constant, types.CodeType) else _Walk().described(constant))
 
 
-def _steps(code: types.CodeType) -> Iterator[dis.Instruction]:
-    return (step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG")
+@functools.cache
+def _steps(code: types.CodeType) -> list[dis.Instruction]:
+    return [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
 
 
 @functools.cache
 def _lookups(code: types.CodeType) -> list[Lookup]:
     """Every name from outside that the code looks up, in order, and those of functions written inside it."""
-    steps = list(_steps(code))
+    steps = _steps(code)
     lookups = [Lookup(step.argval, tuple(_attributes(steps, at + 1))) for at, step in enumerate(steps) if _names(step)]
     for inside in code.co_consts:
         lookups += _lookups(inside) if isinstance(inside, types.CodeType) else []

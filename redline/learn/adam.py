@@ -3,65 +3,57 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch.optim.adam import adam
 
 from redline.learn.loops import chained, loop
+from redline.learn.policy import Policy
 
 BETA_1, BETA_2 = 0.9, 0.999
 _WORN_1, _WORN_2, _KEPT_2 = np.float32(1 - BETA_1), np.float32(1 - BETA_2), np.float32(BETA_2)
 
 
 class Adam:
-    """Does what `torch.optim.Adam(fused=True)` does, bit for bit.
+    """Does what `torch.optim.Adam(fused=True)` does, bit for bit, to weights in this machine's own memory.
 
-    Making one of torch's own optimisers imports its compiler, which takes longer than the first updates of a run, and
-    a step of it takes several times longer than the arithmetic: on the CPU that is a loop of our own.
+    A step of torch's takes several times longer than the arithmetic: here it is a loop of our own.
     """
 
-    def __init__(self, weights: torch.Tensor, learning_rate: float, eps: float = 1e-8) -> None:
-        self.learning_rate, self._weights, self._eps = learning_rate, weights, eps
-        self._means, self._squares = torch.zeros_like(weights), torch.zeros_like(weights)
-        self._steps = torch.zeros((), device=weights.device)
+    def __init__(self, weights: np.ndarray, gradient: np.ndarray, learning_rate: float, eps: float = 1e-8) -> None:
+        self.learning_rate, self._weights, self._gradient, self._eps = learning_rate, weights, gradient, eps
+        self._means, self._squares = np.zeros_like(weights), np.zeros_like(weights)
+        self._steps = np.zeros((), np.float32)
 
     def clip(self, max_norm: float) -> float:
         """Scale the gradient down to that norm, if it is longer. Returns the norm it had."""
-        gradient = self._weights.grad
-        assert gradient is not None
-        if gradient.device.type == "cpu":
-            return float(clip(gradient.numpy(), max_norm))
-        return float(torch.nn.utils.clip_grad_norm_(self._weights, max_norm))
+        return float(clip(self._gradient, max_norm))
 
-    @torch.no_grad()
     def step(self) -> None:
         """Move the weights against their gradient."""
-        gradient = self._weights.grad
-        assert gradient is not None
-        if gradient.device.type == "cpu":
-            steps = self._steps.numpy()
-            steps += 1
-            descend(
-                self._weights.numpy(), gradient.numpy(), self._means.numpy(), self._squares.numpy(),
-                int(steps), self.learning_rate, self._eps,
-            )  # fmt: skip
-            return
-        adam(
-            [self._weights], [gradient], [self._means], [self._squares], [], [self._steps], fused=True, amsgrad=False,
-            beta1=BETA_1, beta2=BETA_2, lr=self.learning_rate, weight_decay=0.0, eps=self._eps, maximize=False,
-        )  # fmt: skip
+        self._steps += 1
+        descend(
+            self._weights, self._gradient, self._means, self._squares, int(self._steps), self.learning_rate, self._eps
+        )
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Everything needed to go on from here, as plain arrays."""
-        return {name: tensor.cpu().numpy().copy() for name, tensor in self._state().items()}
+        return {name: array.copy() for name, array in self._state().items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
-        for name, tensor in self._state().items():
+        for name, array in self._state().items():
             if name in arrays:
-                tensor.copy_(torch.from_numpy(arrays[name]))
+                array[...] = arrays[name]
 
-    def _state(self) -> dict[str, torch.Tensor]:
+    def _state(self) -> dict[str, np.ndarray]:
         return {"0.step": self._steps, "0.exp_avg": self._means, "0.exp_avg_sq": self._squares}
+
+
+def adam_for(policy: Policy, learning_rate: float, eps: float = 1e-8) -> Adam:
+    """An optimiser of a policy's weights, wherever they are."""
+    if policy.on_cpu:
+        return Adam(policy.vector, policy.gradient, learning_rate, eps)
+    from redline.learn.torch_adam import TorchAdam
+
+    return TorchAdam(policy.weights, learning_rate, eps)
 
 
 @loop

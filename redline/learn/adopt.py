@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
-from redline.learn.distil import probabilities, teach
+from redline.learn.distil import Lessons, probabilities, teach
 from redline.learn.distinct import Distinct, words_of
 from redline.learn.improvement import Gains, Improvement, Switch
-from redline.learn.judge import Arena, Judge, Likeliest
+from redline.learn.judge import Arena, Judge
+from redline.learn.likeliest import Likeliest
 from redline.learn.moments import Moments, visit
 from redline.learn.policy import Policy, copy_of
 from redline.learn.rollouts import Rollouts
@@ -139,9 +139,7 @@ def _lessons(obs: np.ndarray, masks: np.ndarray | None, whose: np.ndarray) -> _L
 
 def _teach(policy: Policy, other: Policy, lessons: _Lessons, count: int, rng: np.random.Generator) -> None:
     """Teach a policy to play like whoever is better in each state."""
-    masks = None if lessons.masks is None else torch.from_numpy(lessons.masks)
-    mine, theirs = (probabilities(each, lessons.observations, masks) for each in (policy, other))
-    targets = torch.where(torch.from_numpy(lessons.handed_over)[:, None], theirs, mine)
-    teach(
-        policy, policy.inputs(lessons.observations), masks, targets, lessons.visits, np.empty(0, np.int64), count, rng
-    )
+    observations, masks = lessons.observations, lessons.masks
+    mine, theirs = (probabilities(each, observations, masks) for each in (policy, other))
+    targets = np.where(lessons.handed_over[:, None], theirs, mine)
+    teach(policy, Lessons(observations, masks, targets, lessons.visits, np.empty(0, np.int64)), count, rng)

@@ -2,7 +2,7 @@
 
 The learner's kernels depend on nothing but the number of layers. On a machine where nothing is compiled yet a second
 process begins with the two largest, what the network answers and the gradient, and with those that only some runs need
-and that would hold up their first updates, before torch is loaded here. Who needs one that it is at waits for it
+and that would hold up their first updates. Who needs one that it is at waits for it
 (`redline.compiled.turn`), and compiles one that it has not come to.
 """
 
@@ -87,7 +87,7 @@ def compile_plain_path() -> None:
 
 
 def compile_all(num_layers: int) -> None:
-    """Compile the learner, the largest kernels first, and then what is left of it, where torch is needed."""
+    """Compile the learner, the largest kernels first, and then what is left of it."""
     compile_learner(num_layers)
     compile_plain_path()
     from redline.learn.train import warm_up

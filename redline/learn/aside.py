@@ -14,7 +14,8 @@ import numpy as np
 from redline.learn.distil import distil
 from redline.learn.distinct import Distinct, words_of
 from redline.learn.improvement import Improvement
-from redline.learn.judge import Arena, Judge, Likeliest
+from redline.learn.judge import Arena, Judge
+from redline.learn.likeliest import Likeliest
 from redline.learn.moments import Moments, gathered, together, visit
 from redline.learn.policy import Policy, copy_of
 from redline.learn.rollouts import Rollouts

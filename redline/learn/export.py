@@ -31,7 +31,6 @@ from redline.learn.heads.masking import MASKED
 from redline.learn.heads.squashed import Squashed
 from redline.learn.network.flat import append_free
 from redline.learn.network.recurrent import MemoryStack, RecurrentNetwork
-from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.normaliser import FARTHEST
 from redline.learn.policy import Policy
 from redline.worlds.encoding import Encoding, Image, OneHot, OneHots, Plain
@@ -254,20 +253,18 @@ def write_torch(agent: Agent, path: Path) -> None:
 def write_arrays(agent: Agent, path: Path) -> None:
     """Plain arrays; docs/export.md says what each is and reads them in a few lines of numpy."""
     policy = agent.policy
-    network = policy.network
-    if not isinstance(network, TorchNetwork) or network.convs is not None:
+    if not policy.layered or policy.sizes.picture:
         raise RedlineError(f"Only fully connected networks fit into {path.name}. Try {path.with_suffix('.onnx').name}.")
     layers = policy.layers()
     arrays = {**_form_arrays(policy.encoding), **_head_arrays(policy.head), "unit": np.float32(agent.unit)}
-    arrays |= {"activation": np.array(network.sizes.activation), "depth": np.array(len(layers.trunk) + 1)}
+    arrays |= {"activation": np.array(policy.sizes.activation), "depth": np.array(len(layers.trunk) + 1)}
     arrays |= _shift_arrays(policy)
     critic_trunk = layers.trunk if layers.critic_trunk is None else layers.critic_trunk
     for name, chain in (("actor", [*layers.trunk, layers.actor]), ("critic", [*critic_trunk, layers.critic])):
         for k, layer in enumerate(chain):
-            arrays[f"{name}.{k}.weight"] = layer.weight.detach().cpu().numpy()
-            arrays[f"{name}.{k}.bias"] = layer.bias.detach().cpu().numpy()
+            arrays[f"{name}.{k}.weight"], arrays[f"{name}.{k}.bias"] = layer
     if len(layers.free):
-        arrays["deviations"] = layers.free.detach().exp().cpu().numpy()
+        arrays["deviations"] = np.exp(layers.free)
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 
@@ -318,7 +315,7 @@ def _head_arrays(head: Head) -> dict[str, Any]:
 
 
 def _module(agent: Agent) -> ExportedPolicy:
-    return ExportedPolicy(agent.policy.to(torch.device("cpu")), agent.unit).eval()
+    return ExportedPolicy(agent.policy.to("cpu"), agent.unit).eval()
 
 
 def _any_number(module: ExportedPolicy) -> dict[str, Any]:

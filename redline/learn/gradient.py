@@ -1,4 +1,4 @@
-"""Two ways to work out a batch's gradient by hand, piece by piece: in one compiled call each, or by torch's products.
+"""A batch's gradient worked out by hand, piece by piece: in one compiled call each, or by torch's products.
 
 Pieces are few enough observations that what is computed of them stays in the cache. Each gets a gradient of its own, and
 these are added in order, so that threads change nothing but the time.
@@ -7,31 +7,27 @@ these are added in order, so that threads change nothing but the time.
 from __future__ import annotations
 
 import time
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from redline.compiled.announce import announce_compilation
 from redline.learn.batch import Minibatch, parts
 from redline.learn.config import PPOConfig
 from redline.learn.heads.categorical import Categorical, write_gradient
 from redline.learn.loss import Loss, TimedLoss
-from redline.learn.loss import write_gradient as write_gradient_by_torch
-from redline.learn.network.inputs import FEW, NEVER, Inputs, seen
-from redline.learn.network.layers import Network
+from redline.learn.network.inputs import FEW, Inputs, seen
+from redline.learn.network.layers import Array, Network
 from redline.learn.network.one_call import gradient_in_one_call
-from redline.learn.network.torch_pass import TorchNetwork
 from redline.learn.policy import Policy
 from redline.threads import Crew
 
 
-class Table(NamedTuple):
+class Table(NamedTuple, Generic[Array]):
     """The observations of an update, as the network takes them."""
 
-    inputs: Tensor
-    masks: Tensor | None
+    inputs: Array
+    masks: Array | None
 
 
 class Piece(NamedTuple):
@@ -45,23 +41,26 @@ class Piece(NamedTuple):
 class ByHand(Protocol):
     """A way to work out gradients by hand."""
 
-    def pieces(self, batch: Minibatch[np.ndarray], table: Table, crew: Crew) -> list[Piece]:
+    def pieces(self, batch: Minibatch[np.ndarray], table: Table[np.ndarray], crew: Crew) -> list[Piece]:
         """A batch, cut into pieces."""
 
-    def write(self, piece: Piece, weights: Tensor, gradient: Tensor, config: PPOConfig) -> TimedLoss:
+    def write(self, piece: Piece, weights: np.ndarray, gradient: np.ndarray, config: PPOConfig) -> TimedLoss:
         """Write the gradient of a piece; returns its loss."""
 
 
 def by_hand_way(policy: Policy) -> ByHand:
     """The way that suits a policy: in one call where the layers and the head are of the usual kind."""
-    sizes = policy.network.sizes
-    is_usual = isinstance(policy.network, TorchNetwork) and sizes.steady and len(sizes.hidden) > 0
-    return InOneCall(sizes) if is_usual and isinstance(policy.head, Categorical) else ByTorch(policy)
+    sizes = policy.sizes
+    if sizes.steady and len(sizes.hidden) > 0 and isinstance(policy.head, Categorical):
+        return InOneCall(sizes)
+    from redline.learn.by_torch import ByTorch
+
+    return ByTorch(policy)
 
 
 def way_for(policy: Policy) -> ByHand | None:
-    """The same where gradients can be worked out by hand, on the CPU; none where autograd has to."""
-    return by_hand_way(policy) if policy.device.type == "cpu" and policy.network.by_hand else None
+    """The same where gradients can be worked out by hand; none where autograd has to."""
+    return by_hand_way(policy) if policy.by_hand else None
 
 
 class InOneCall:
@@ -75,15 +74,15 @@ class InOneCall:
         self._call = gradient_in_one_call(write_gradient)
         announce_compilation(self._call, "learner", 7)
 
-    def pieces(self, batch: Minibatch[np.ndarray], table: Table, crew: Crew) -> list[Piece]:
+    def pieces(self, batch: Minibatch[np.ndarray], table: Table[np.ndarray], crew: Crew) -> list[Piece]:
         """A batch, cut into pieces."""
-        return _cut(batch, table, self.PIECE, FEW, crew)
+        return cut(batch, table, self.PIECE, FEW, crew)
 
-    def write(self, piece: Piece, weights: Tensor, gradient: Tensor, config: PPOConfig) -> TimedLoss:
+    def write(self, piece: Piece, weights: np.ndarray, gradient: np.ndarray, config: PPOConfig) -> TimedLoss:
         """Write the gradient of a piece; returns its loss."""
         began, sums, batch = time.perf_counter_ns(), np.zeros(5), piece.batch
         self._call(
-            weights.detach().numpy(), gradient.numpy(), self._widths, self._num_outputs, self._shared, piece.inputs,
+            weights, gradient, self._widths, self._num_outputs, self._shared, piece.inputs,
             _NONE if piece.masks is None else piece.masks, batch,
             np.float32(config.clip), np.float32(config.entropy), np.float32(config.value), sums,
         )  # fmt: skip
@@ -92,36 +91,14 @@ class InOneCall:
         return TimedLoss(loss, 0, 0, time.perf_counter_ns() - began)
 
 
-class ByTorch:
-    """Matrix products by torch, everything between them in compiled loops: for heads and layers of every kind."""
-
-    PIECE = 2048
-    """Observations in a piece."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._head, self._sizes = policy.head, policy.network.sizes
-
-    def pieces(self, batch: Minibatch[np.ndarray], table: Table, crew: Crew) -> list[Piece]:
-        """A batch, cut into pieces."""
-        return _cut(batch, table, self.PIECE, NEVER, crew)
-
-    def write(self, piece: Piece, weights: Tensor, gradient: Tensor, config: PPOConfig) -> TimedLoss:
-        """Write the gradient of a piece; returns its loss."""
-        layers, grads = self._sizes.layers(weights.data), self._sizes.layers(gradient)
-        masks = None if piece.masks is None else torch.from_numpy(piece.masks)
-        inputs = torch.from_numpy(piece.inputs.dense)
-        return write_gradient_by_torch(self._head, self._sizes, layers, grads, inputs, masks, piece.batch, config)
-
-
-def _cut(batch: Minibatch[np.ndarray], table: Table, size: int, few: float, crew: Crew) -> list[Piece]:
+def cut(batch: Minibatch[np.ndarray], table: Table[np.ndarray], size: int, few: float, crew: Crew) -> list[Piece]:
     """Pieces of `size` observations, without the zeros in them where these leave but a `few`."""
-    inputs, masks = table.inputs.numpy(), None if table.masks is None else table.masks.numpy()
 
-    def cut(part: Minibatch[np.ndarray]) -> Piece:
+    def look(part: Minibatch[np.ndarray]) -> Piece:
         rows = _as_slice(part.rows)
-        return Piece(part, seen(inputs[rows], few), None if masks is None else masks[rows])
+        return Piece(part, seen(table.inputs[rows], few), None if table.masks is None else table.masks[rows])
 
-    return crew.map(cut, list(parts(batch, size)))
+    return crew.map(look, list(parts(batch, size)))
 
 
 def _as_slice(rows: np.ndarray) -> np.ndarray | slice:

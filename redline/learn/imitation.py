@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from redline.learn.adam import Adam
+from redline.learn.adam import adam_for
 from redline.learn.batch import Minibatch
 from redline.learn.config import PPOConfig
 from redline.learn.distinct import Distinct, words_of
 from redline.learn.elite import Episode
 from redline.learn.gradient import ByHand, Piece, Table, way_for
 from redline.learn.heads.categorical import Categorical
+from redline.learn.heads.head import Distribution
 from redline.learn.policy import Policy
 from redline.threads import Crew
+
+if TYPE_CHECKING:
+    import torch
 
 SAMPLE = 512
 """Steps imitated at a time."""
@@ -40,10 +44,7 @@ class Demonstrations:
         self._to_go = np.concatenate([each.to_go(gamma) for each in episodes]).astype(np.float32)
         masks = [each.masks for each in episodes if each.masks is not None]
         self._masks = np.concatenate(masks) if masks else None
-        self._table = Table(
-            policy.inputs(self._observations),
-            None if self._masks is None else torch.from_numpy(self._masks).to(policy.device),
-        )
+        self._table = Table(policy.numbers(self._observations), self._masks)
         self._same = _first_alike(self._observations, self._masks)  # int64 [n]  the first step that saw the same
 
     def __len__(self) -> int:
@@ -65,6 +66,8 @@ class Demonstrations:
 
     def add_gradient(self, policy: Policy, weight: float, unit: float, rng: np.random.Generator) -> float:
         """Add the gradient of imitating some of the steps to that of the weights, by autograd. Returns likewise."""
+        import torch
+
         chosen = self._some(rng)
         surprise, values = self._surprise(policy, chosen)
         to_go = torch.from_numpy(self._to_go[chosen]).to(policy.device)
@@ -74,15 +77,14 @@ class Demonstrations:
 
     def write_cloning_gradient(self, policy: Policy, way: ByHand | None, rng: np.random.Generator) -> None:
         """Write the gradient of imitating some of the steps, every one counting the same, to that of the weights."""
-        weights, chosen = policy.weights, self._some(rng)
-        assert weights.grad is not None
+        chosen = self._some(rng)
         if way is None:
-            weights.grad.zero_()
+            policy.weights.grad.zero_()  # type: ignore[union-attr]
             self._surprise(policy, chosen)[0].mean().backward()
             return
         rows, places, log_probs, _ = self._asked(policy, chosen)
         piece = self._piece(way, chosen, rows, places, log_probs, np.ones(len(chosen), np.float32))
-        way.write(piece, weights, weights.grad, IMITATING)
+        way.write(piece, policy.vector, policy.gradient, IMITATING)
 
     def _some(self, rng: np.random.Generator) -> np.ndarray:
         return rng.integers(0, len(self), min(SAMPLE, len(self)))
@@ -97,8 +99,10 @@ class Demonstrations:
             table = policy.head.empty(len(rows))
             values = policy.infer(self._observations[rows], masks, table)
             return rows, places, table[0][places, self._actions[chosen]], values
+        import torch
+
         with torch.inference_mode():
-            distribution, known = policy(self._table.inputs[rows], None if masks is None else torch.from_numpy(masks))
+            distribution, known = self._told(policy, rows)
             log_probs = distribution.log_probs(torch.from_numpy(places), torch.from_numpy(self._actions[chosen]))
             return rows, places, log_probs.numpy(), known.numpy()
 
@@ -125,16 +129,31 @@ class Demonstrations:
 
     def _surprise(self, policy: Policy, chosen: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """How unlikely the policy holds the chosen steps' actions to be (-log p), and the values of their states."""
-        masks = None if self._table.masks is None else self._table.masks[chosen]
-        distribution, values = policy(self._table.inputs[chosen], masks)
+        import torch
+
+        distribution, values = self._told(policy, chosen)
         rows = torch.arange(len(chosen), device=policy.device)
         actions = torch.from_numpy(self._actions[chosen]).to(policy.device)
         return -distribution.log_probs(rows, actions), values
 
+    def _told(self, policy: Policy, rows: np.ndarray | slice) -> tuple[Distribution, torch.Tensor]:
+        """What a policy says about steps, as torch knows it."""
+        import torch
+
+        inputs = torch.from_numpy(self._table.inputs[rows]).to(policy.device)
+        masks = None if self._masks is None else torch.from_numpy(self._masks[rows]).to(policy.device)
+        return policy(inputs, masks)
+
     def are_followed(self, policy: Policy) -> bool:
         """Whether the policy's likeliest action is always the demonstrated one."""
+        if isinstance(policy.head, Categorical):
+            table = policy.head.empty(len(self))
+            policy.infer(self._observations, self._masks, table)
+            return bool((table[0].argmax(axis=1) == self._actions).all())
+        import torch
+
         with torch.inference_mode():
-            distribution, _ = policy(self._table.inputs, self._table.masks)
+            distribution, _ = self._told(policy, slice(None))
             return bool(distribution.picks(torch.from_numpy(self._actions).to(policy.device)).all())
 
 
@@ -155,17 +174,16 @@ def models(policy: Policy, episodes: Sequence[Episode], gamma: float, progress: 
 
 def settle(policy: Policy, best: Episode, rng: np.random.Generator) -> None:
     """Have the policy's likeliest actions play the best episode, where it can learn to."""
-    before = policy.weights.detach().clone()
+    before = policy.arrays()
     model = Demonstrations(policy, [best])
     clone(policy, model, rng)
     if not model.are_followed(policy):  # what is seen does not always tell what is next in it
-        with torch.no_grad():
-            policy.weights.copy_(before)
+        policy.load(before)
 
 
 def clone(policy: Policy, models: Demonstrations, rng: np.random.Generator) -> int:
     """Train the policy alone on demonstrations until it follows them, or for so many rounds. Returns the rounds."""
-    optimizer, way = Adam(policy.weights, CLONING_RATE), way_for(policy)
+    optimizer, way = adam_for(policy, CLONING_RATE), way_for(policy)
     for done in range(CLONING_ROUNDS):
         if done % 50 == 0 and models.are_followed(policy):
             return done

@@ -1,4 +1,4 @@
-"""Playing with the likeliest actions, quickly, and judging policies by it: the same episodes for each of them."""
+"""Judging policies by what their likeliest actions come to, in the same episodes for each of them."""
 
 from __future__ import annotations
 
@@ -10,51 +10,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from redline.errors import RedlineError
-from redline.learn.distinct import Distinct, words_of
+from redline.learn.likeliest import Likeliest
 from redline.learn.policy import Policy
 from redline.worlds.batch import BatchEnv
 from redline.worlds.registry import make_env, world_of
 
 BATCH = 2048
 """Episodes played side by side: few enough that their records stay in the cache."""
+STRETCH = 100
+"""Steps that are played before it is looked who has not ended yet."""
 MOST_STEPS = 10_000
 """Steps after which an episode is no longer followed."""
-ROUND = 64
-"""Observations are shown to the network in multiples of this, so that an answer does not depend on its neighbours."""
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class Likeliest:
-    """Takes a policy's likeliest actions, asking the network about each distinct observation once."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self._distinct: Distinct | None = None
-        self._chosen = np.empty(0, np.int64)
-
-    def actions(self, obs: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray:
-        """An action int64 [n] for each observation."""
-        words = words_of(obs, masks)
-        if self._distinct is None:
-            self._distinct = Distinct(words.shape[1])
-        rows = self._distinct.find(words)
-        known = len(self._chosen)
-        if len(self._distinct) > known:
-            late = np.flatnonzero(rows >= known)
-            _, first = np.unique(rows[late], return_index=True)
-            new = late[first]
-            answers = self._ask(obs[new], None if masks is None else masks[new])
-            self._chosen = np.concatenate([self._chosen, answers])
-        return self._chosen[rows]
-
-    def _ask(self, obs: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
-        count = len(obs)
-        padded = np.arange(-(-count // ROUND) * ROUND) % count
-        table = self.policy.head.empty(len(padded))
-        self.policy.infer(obs[padded], None if masks is None else masks[padded], table)
-        return self.policy.head.likeliest(table, np.arange(count))[0]
 
 
 @dataclass(frozen=True)
@@ -123,17 +92,15 @@ class Judge:
     def _play(self, policy: Policy, first: int) -> np.ndarray:
         """The scores of the episodes from `first` on. Env `i` has seed `i`, whatever the batch."""
         env = self.arena.make(min(BATCH, self.episodes - first))
-        player = Likeliest(policy)
-        obs, infos = env.reset(seed=self.seed + first)
-        alive, total = np.ones(env.num_envs, np.bool_), np.zeros(env.num_envs)
-        weights = weights_by_age(self.lengths, max(self.lengths, default=MOST_STEPS))
-        for weight in weights:
-            actions = player.actions(obs, infos.get("action_mask"))
-            obs, rewards, terminated, truncated, infos = env.step(actions)
-            total += np.where(alive, weight * rewards, 0.0)
-            alive &= ~(terminated | truncated)
-            if not alive.any():
-                break
+        env.reset(seed=self.seed + first)
+        alive, ages, total = np.ones(env.num_envs, np.bool_), np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs)
+        player, left = Likeliest(policy), max(self.lengths, default=MOST_STEPS)
+        weights = weights_by_age(self.lengths, left)
+        while left and alive.any():
+            steps = min(left, STRETCH)
+            player.follow(env, steps).add_returns(weights, ages, alive, total)
+            ages += steps
+            left -= steps
         env.close()
         return total
 

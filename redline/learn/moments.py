@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from redline.learn.distinct import Distinct, words_of
-from redline.learn.judge import Arena, Likeliest
+from redline.learn.judge import Arena
+from redline.learn.likeliest import Likeliest
 from redline.learn.policy import Policy
 
 MOST_BYTES = 1 << 29

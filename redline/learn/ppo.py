@@ -8,27 +8,22 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from redline.errors import RedlineError
-from redline.learn.adam import Adam
+from redline.learn.adam import adam_for
 from redline.learn.batch import (
     Gatherer,
     Minibatch,
     Steps,
     cut_between_observations,
-    parts,
     plain_batch,
-    to_tensors,
 )
 from redline.learn.config import PPOConfig
 from redline.learn.finite import require_finite, require_finite_array
 from redline.learn.gae import gae, normalised, vtrace
 from redline.learn.gradient import ByHand, Piece, Table, by_hand_way
 from redline.learn.imitation import IMITATING, Demonstrations
-from redline.learn.loss import Loss, TimedLoss, ppo_loss, total
-from redline.learn.network.compiled_pass import Scratch
+from redline.learn.loss import Loss, TimedLoss, added_up, total
 from redline.learn.policy import Policy
 from redline.learn.reuse import as_seen_today
 from redline.learn.scale import Scale
@@ -38,8 +33,7 @@ from redline.rollout import Rollout
 from redline.threads import Crew
 from redline.timing.stopwatch import Stopwatch
 
-PART_SIZE = 2048
-"""Observations that go through autograd at once: few enough that what it computes stays in the cache."""
+_Batch = Minibatch[np.ndarray] | SequenceBatch
 LEAST_RATE, MOST_RATE, ADAPTION = 1e-5, 1e-2, 1.5
 """Bounds of a learning rate that adapts itself, and the factor it changes by."""
 
@@ -62,12 +56,11 @@ class PPO:
         `schedule` turns progress in [0, 1] into a factor of the learning rate, in place of `config.anneal`.
         """
         self.policy, self.config, self.dedup = policy, config, dedup
-        can_be = policy.device.type == "cpu" and policy.network.by_hand
-        self.by_hand = can_be if by_hand is None else by_hand
+        self.by_hand = policy.by_hand if by_hand is None else by_hand
         self._way = by_hand_way(policy) if self.by_hand else None
         self._cut: tuple[object, list[Piece]] | None = None
-        self._scratch = Scratch()
-        self.optimizer = Adam(policy.weights, config.learning_rate, eps=1e-5)
+        self._grads = np.empty((0, 0), np.float32)  # of every piece; kept, since fresh memory costs more than its use
+        self.optimizer = adam_for(policy, config.learning_rate, eps=1e-5)
         self._rng = np.random.default_rng(seed)
         self.scale = Scale()
         self._settings = config  # with what is annealed at its present value
@@ -93,6 +86,7 @@ class PPO:
         lesson = self._summed_up(rollout, earlier, watch) or self._shuffled(rollout, earlier, watch)
         with watch.span("batch"):
             table = self._table(lesson.rollouts)
+            autograd = None if self._way is not None else self._autograd(table)
         losses: list[Loss[float]] = []
         imitation = float("nan")
         for batch in lesson.batches:
@@ -101,7 +95,11 @@ class PPO:
                 with watch.span("imitate"):
                     unit = self.scale.unit / config.reward_scale
                     beside, imitation = models.piece(self._way, self.policy, config.imitation, unit, self._rng)
-            loss = self._gradient(batch, table, watch, beside)
+            if self._way is None:
+                assert autograd is not None
+                loss = autograd(batch, watch)
+            else:
+                loss = self._gradient(self._way, batch, table, watch, beside)
             require_finite("The loss", loss, rollout, config)
             losses.append(loss)
             self._adapt(loss.kl)
@@ -131,7 +129,7 @@ class PPO:
         for rollout in rollouts:
             rollout.values *= np.float32(change)
             rollout.next_values *= np.float32(change)
-        self.policy.network.scale_values(change)
+        self.policy.scale_values(change)
 
     def _summed_up(self, rollout: Rollout, earlier: Sequence[Rollout], watch: Stopwatch) -> _Lesson | None:
         """All steps as one batch for every epoch, where observations repeat and nothing asks for another order."""
@@ -213,11 +211,11 @@ class PPO:
                 return self.scale.scaled(rewards, self.config.reward_scale)
             return np.asarray(rewards * np.float32(self.config.reward_scale))
 
-    def _table(self, rollouts: list[Rollout]) -> Table:
+    def _table(self, rollouts: list[Rollout]) -> Table[np.ndarray]:
         """All observations the steps point to, ready for the network."""
-        inputs = [self.policy.inputs(each.observations) for each in rollouts]
-        masks = [torch.from_numpy(each.masks) for each in rollouts if each.masks is not None]
-        return Table(_joined(inputs), _joined(masks).to(self.policy.device) if masks else None)
+        inputs = [self.policy.numbers(each.observations) for each in rollouts]
+        masks = [each.masks for each in rollouts if each.masks is not None]
+        return Table(_joined(inputs), _joined(masks) if masks else None)
 
     def _learning_rate(self, progress: float) -> float:
         """The step size at a point of the run."""
@@ -242,9 +240,7 @@ class PPO:
             self._rate = min(MOST_RATE, self._rate * ADAPTION)
         self.optimizer.learning_rate = self._rate
 
-    def _all_batches(
-        self, rollout: Rollout, steps: Steps, num_rows: int, watch: Stopwatch
-    ) -> Iterator[Minibatch[np.ndarray] | SequenceBatch]:
+    def _all_batches(self, rollout: Rollout, steps: Steps, num_rows: int, watch: Stopwatch) -> Iterator[_Batch]:
         """The minibatches of all epochs: of steps, or of whole sequences for a policy that remembers."""
         if rollout.memories is None:
             yield from self._batches(steps, num_rows, watch)
@@ -277,48 +273,22 @@ class PPO:
                     batch = gather(steps, chosen)
                 yield batch
 
+    def _autograd(self, table: Table[np.ndarray]) -> Callable[[_Batch, Stopwatch], Loss[float]]:
+        """What writes the gradients of an update by autograd. Torch is loaded for it, and only then."""
+        from redline.learn.autograd import Autograd
+
+        return Autograd(self.policy, table, self._settings).write
+
     def _gradient(
-        self, batch: Minibatch[np.ndarray] | SequenceBatch, table: Table, watch: Stopwatch, beside: Piece | None
+        self, way: ByHand, batch: _Batch, table: Table[np.ndarray], watch: Stopwatch, beside: Piece | None
     ) -> Loss[float]:
-        """Leaves the batch's gradient in the weights' `grad`, with that of a piece `beside` it; returns the batch's loss."""
-        if isinstance(batch, SequenceBatch):
-            return self._gradient_of_sequences(batch, table, watch)
-        if self._way is None:
-            return self._gradient_by_autograd(list(parts(batch, PART_SIZE)), table, watch)
+        """Leaves the batch's gradient in the policy's, with that of a piece `beside` it; returns the batch's loss."""
+        assert isinstance(batch, Minibatch), "what remembers learns by autograd"
         if self._cut is None or self._cut[0] is not batch:  # the same in every epoch, if there are no minibatches
             with watch.span("batch"):
-                self._cut = batch, self._way.pieces(batch, table, self._crew)
+                self._cut = batch, way.pieces(batch, table, self._crew)
         with watch.span("gradient"):
-            return self._gradient_by_hand(self._way, self._cut[1], watch, beside)
-
-    def _gradient_by_autograd(self, pieces: list[Minibatch[np.ndarray]], table: Table, watch: Stopwatch) -> Loss[float]:
-        losses = []
-        self.policy.weights.grad.zero_()  # type: ignore[union-attr]
-        for piece in pieces:
-            with watch.span("loss"):
-                tensors = to_tensors(piece, self.policy.device)
-                masks = None if table.masks is None else table.masks[tensors.rows]
-                distribution, values = self.policy(table.inputs[tensors.rows], masks)
-                loss = ppo_loss(distribution, values, tensors, self._settings)
-                whole = total(loss, self._settings)
-            with watch.span("backward"):
-                whole.backward()
-            losses.append(Loss(*(float(each.detach()) for each in loss)))
-        return _sum(losses)
-
-    def _gradient_of_sequences(self, batch: SequenceBatch, table: Table, watch: Stopwatch) -> Loss[float]:
-        self.policy.weights.grad.zero_()  # type: ignore[union-attr]
-        device = self.policy.device
-        with watch.span("loss"):
-            tensors, rows = to_tensors(batch.steps, device), torch.from_numpy(batch.rows).to(device)
-            masks = None if table.masks is None else table.masks[rows.reshape(-1)]
-            memories = torch.from_numpy(batch.memories).to(device)
-            distribution, values = self.policy.replay(table.inputs[rows], masks, memories, batch.begins)
-            loss = ppo_loss(distribution, values, tensors, self._settings)
-            whole = total(loss, self._settings)
-        with watch.span("backward"):
-            whole.backward()
-        return Loss(*(float(each.detach()) for each in loss))
+            return self._gradient_by_hand(way, self._cut[1], watch, beside)
 
     def _gradient_by_hand(self, way: ByHand, batch: list[Piece], watch: Stopwatch, beside: Piece | None) -> Loss[float]:
         """Each piece gets a gradient of its own and these are added in order, so that threads change nothing but the time.
@@ -327,10 +297,9 @@ class PPO:
         `beside` the batch.
         """
         pieces = batch if beside is None else [*batch, beside]
-        weights, config = self.policy.weights, self._settings
-        assert weights.grad is not None
+        weights, gradient, config = self.policy.vector, self.policy.gradient, self._settings
         single = len(pieces) == 1
-        grads = weights.grad[None] if single else self._scratch.take("piece", len(pieces), weights.numel())
+        grads = gradient[None] if single else self._room_for(len(pieces))
         settings = [config] * len(batch) + [IMITATING]
 
         def write(k: int) -> TimedLoss:
@@ -338,7 +307,7 @@ class PPO:
 
         found = self._crew.map(write, range(len(pieces)))
         if not single:
-            torch.sum(grads, dim=0, out=weights.grad)
+            np.add.reduce(grads, axis=0, out=gradient)
         at_work = min(self._crew.threads, len(pieces))
         if beside is not None:
             watch.credit("imitate", sum(found.pop()[1:]) / at_work)
@@ -346,7 +315,13 @@ class PPO:
         for name, nanoseconds in zip(("loss", "backward", "both"), spent, strict=True):
             if any(nanoseconds):
                 watch.credit(name, sum(nanoseconds) / at_work)
-        return _sum([each.loss for each in found])
+        return added_up([each.loss for each in found])
+
+    def _room_for(self, pieces: int) -> np.ndarray:
+        """A gradient for each piece, yet to be written."""
+        if len(self._grads) < pieces:
+            self._grads = np.empty((pieces, len(self.policy.vector)), np.float32)
+        return self._grads[:pieces]
 
     def _metrics(self, losses: list[Loss[float]], lesson: _Lesson) -> dict[str, float]:
         last = losses[-1]
@@ -385,16 +360,11 @@ class _Lesson(NamedTuple):
     """What an update learns from."""
 
     rollouts: list[Rollout]
-    batches: Iterable[Minibatch[np.ndarray] | SequenceBatch]  # those of all epochs
+    batches: Iterable[_Batch]  # those of all epochs
     variance: float  # of the returns of the newest rollout
     unexplained: float  # of what the state values missed of them
     returns: Callable[[], np.ndarray]  # they themselves, in any order
 
 
-def _joined(tensors: list[Tensor]) -> Tensor:
-    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-
-
-def _sum(losses: Sequence[Loss[float]]) -> Loss[float]:
-    """The loss of a batch from those of its parts."""
-    return Loss(*(sum(each) for each in zip(*losses, strict=True)))
+def _joined(arrays: list[np.ndarray]) -> np.ndarray:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

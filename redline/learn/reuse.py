@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import torch
 
 from redline.learn.policy import Policy
 from redline.rollout import Rollout
@@ -20,6 +19,8 @@ def as_seen_today(rollout: Rollout, policy: Policy) -> tuple[Rollout, np.ndarray
 
     The value of a state that an episode was cut in keeps its old estimate, since that state is not among the rows.
     """
+    import torch
+
     with torch.inference_mode():
         masks = None if rollout.masks is None else torch.from_numpy(rollout.masks).to(policy.device)
         distribution, row_values = policy(policy.inputs(rollout.observations), masks)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from redline.learn.improvement import Improvement, Switch
-from redline.learn.judge import Arena, Likeliest, weights_by_age
+from redline.learn.judge import Arena, weights_by_age
+from redline.learn.likeliest import Likeliest
 from redline.learn.moments import Moments
 from redline.learn.policy import Policy
 
@@ -93,12 +94,8 @@ class Rollouts:
         env.restore({name: array[jobs.moments] for name, array in self._moments.snapshots.items()})
         env.streams[:] = jobs.streams
         ages = self._moments.ages[jobs.moments]
-        total, alive, actions = np.zeros(env.num_envs), np.ones(env.num_envs, np.bool_), jobs.actions
-        for k in range(self._how.horizon):
-            obs, rewards, terminated, truncated, infos = env.step(actions)
-            total += np.where(alive, self._weights[ages + k] * rewards, 0.0)
-            alive &= ~(terminated | truncated)
-            if not alive.any():
-                break
-            actions = player.actions(obs, infos.get("action_mask"))
-        return total
+        _, rewards, terminated, truncated, _ = env.step(jobs.actions)
+        total, alive = self._weights[ages] * rewards.astype(np.float32), ~(terminated | truncated)
+        if self._how.horizon > 1 and alive.any():
+            player.follow(env, self._how.horizon - 1).add_returns(self._weights, ages + 1, alive, total)
+        return np.asarray(total)

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from redline.errors import RedlineError
 from redline.files import guarded
 from redline.learn import checkpoint
@@ -117,7 +119,7 @@ class Session:
         """Write a checkpoint now. Returns whether that worked. Weights that are spoiled are never written."""
         self._log.sync()
         self.write_json(BREAKDOWN, self.breakdown.to_json())
-        return bool(self.trainer.policy.weights.isfinite().all()) and self._save()
+        return bool(np.isfinite(self.trainer.policy.vector).all()) and self._save()
 
     def save_what_is_good(self) -> None:
         """After an update that came to nothing: write a checkpoint from before it, unless there is one."""

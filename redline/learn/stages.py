@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from redline.learn import checkpoint
 from redline.learn.config import Saving, TrainConfig, config_to_json
@@ -154,9 +153,8 @@ class Chain:
         shutil.rmtree(folder, ignore_errors=True)
         trainer = Trainer(stage.config)
         self._begin_with(trainer.policy, len(self.done))
-        with torch.no_grad():
-            for weights in trainer.policy.layers().actor:
-                weights.mul_(stage.heat)
+        for weights in trainer.policy.layers().actor:
+            np.multiply(weights, np.float32(stage.heat), out=weights)
         return Session.begin(Run.at(folder, config_to_json(stage.config)), trainer, self.saving, self._warn)
 
     def finish(self, number: int, session: Session, seconds: float) -> None:

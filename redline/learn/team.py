@@ -220,7 +220,7 @@ class TeamTrainer(Trainer):
         self.number += 1
         self.step += told.num_steps
         self.episodes += told.num_episodes
-        require_finite("A weight", [float(self.policy.weights.abs().max())], told.groups[0].rollout, config.ppo)
+        require_finite("A weight", [float(np.abs(self.policy.vector).max())], told.groups[0].rollout, config.ppo)
         metrics = {**told.metrics(), **_joined(learned), **self._agents_metrics(told, learned)}
         self.updating = False
         return Update(self.number, self.step, self.episodes, told.num_steps, self.progress, metrics, watch.lap())

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from redline.errors import RedlineError
 from redline.learn.acting import Actor
@@ -63,16 +61,16 @@ class TeamPolicy(Policy):
         return f"{len(self.policies)} policies, {self.policies[0].gradient_plan}"
 
     @property
-    def weights(self) -> Tensor:
+    def vector(self) -> np.ndarray:
         """All weights as one vector: a copy."""
-        return torch.cat([policy.weights.detach().cpu() for policy in self.policies])
+        return np.concatenate([policy.vector for policy in self.policies])
 
     @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.policies[0].device
+    def on_cpu(self) -> bool:
+        """Whether the weights are in this machine's own memory."""
+        return self.policies[0].on_cpu
 
-    def to(self, device: torch.device) -> TeamPolicy:
+    def to(self, device: str) -> TeamPolicy:
         """The same policies, moved to a device."""
         for policy in self.policies:
             policy.to(device)
@@ -95,18 +93,18 @@ def make_team_policy(env: TeamEnv, config: TrainConfig, seed: int) -> TeamPolicy
     if config.recurrent or config.network or config.make_network or config.normalise_observations:
         raise RedlineError(f"{config.env} is learned by plain networks: leave out --recurrent, --network and the like.")
     groups = groups_of(env)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        policies = [
-            Policy(
-                env.agent_encoding(env.agents[group.members[0]]),
-                head_for(env.spaces(env.agents[group.members[0]]).action),
-                config.hidden,
-                config.shared,
-                config.activation,
-            )
-            for group in groups
-        ]
+    seeds = np.random.SeedSequence(seed).generate_state(len(groups))
+    policies = [
+        Policy(
+            env.agent_encoding(env.agents[group.members[0]]),
+            head_for(env.spaces(env.agents[group.members[0]]).action),
+            config.hidden,
+            config.shared,
+            config.activation,
+            seed=int(own),
+        )
+        for group, own in zip(groups, seeds, strict=True)
+    ]
     return TeamPolicy(groups, policies)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from redline.engines import Collecting, Engine, make_engine
 from redline.engines.auto import Choice, choose
@@ -24,8 +25,7 @@ from redline.learn.elite import Elite
 from redline.learn.finite import require_finite
 from redline.learn.heads import head_for
 from redline.learn.imitation import Demonstrations, clone, models, settle
-from redline.learn.network.custom import FORM
-from redline.learn.policy import Module, Policy
+from redline.learn.policy import Policy
 from redline.learn.ppo import PPO
 from redline.learn.records import Records
 from redline.learn.restoring import Experience, refusing, require_like, require_numbers, require_steps
@@ -38,8 +38,13 @@ from redline.worlds.loading import load_object
 from redline.worlds.registry import is_compiled, world_of
 from redline.worlds.world import World
 
+if TYPE_CHECKING:
+    from redline.learn.policy import Module
+
 Saved = tuple[dict[str, np.ndarray], dict[str, Any]]
 """A snapshot of a run: arrays, and plain values."""
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""What Linux has where a driver for NVIDIA or AMD, or Windows below it, offers a GPU."""
 SLOW_COLLECT = 0.5
 """Seconds. A collect that takes as long may be broken off, so a snapshot is taken before it."""
 
@@ -146,7 +151,7 @@ class Trainer:
             with watch.span("learn"), watch.span("imitate"):
                 settle(self.policy, self.elite.episodes[0], np.random.default_rng(config.seed))
         with watch.span("learn"), watch.span("metrics"):
-            require_finite("A weight", [float(self.policy.weights.detach().abs().max())], rollout, config.ppo)
+            require_finite("A weight", [float(np.abs(self.policy.vector).max())], rollout, config.ppo)
             metrics = {**_episode_metrics(rollout, self.world), **metrics, **self._fault_metrics()}
             notes = (*self._note_repeats(rollout, metrics), *ends)
         self.updating = False
@@ -382,15 +387,22 @@ def spread_seed(seed: int, count: int, step: int = 0) -> list[int]:
     return [int(part) for part in entropy.generate_state(count, np.uint32)]
 
 
-def pick_device(name: str) -> torch.device:
+def pick_device(name: str) -> str:
     """The device called `name`; `auto` takes a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in ("cpu", "cuda"):
+    if name not in ("auto", "cpu", "cuda"):
         raise RedlineError(f"There is no device {name!r}. Try --device auto, cpu or cuda.")
+    if name == "cpu" or (name == "auto" and not _may_have_gpu()):
+        return "cpu"
+    import torch
+
     if name == "cuda" and not torch.cuda.is_available():
         raise RedlineError("--device cuda was asked for, but torch finds no CUDA device here. Try --device auto.")
-    return torch.device(name)
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _may_have_gpu() -> bool:
+    """Whether torch could find a GPU: loading it to ask takes longer than the first updates."""
+    return not sys.platform.startswith("linux") or any(Path(each).exists() for each in GPU_DEVICES)
 
 
 def make_policy(env: Any, config: TrainConfig, seed: int) -> Policy:
@@ -403,18 +415,18 @@ def make_policy(env: Any, config: TrainConfig, seed: int) -> Policy:
         encoding, head = encoding_of(env), head_for(env.single_action_space, config.squash)
     except RedlineError as error:
         raise RedlineError(f"{config.env} cannot be learned. {error}") from error
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Policy(
-            encoding, head, config.hidden, config.shared, config.activation, config.recurrent or "",
-            config.normalise_observations, _module(config),
-        )  # fmt: skip
+    return Policy(
+        encoding, head, config.hidden, config.shared, config.activation, config.recurrent or "",
+        config.normalise_observations, _module(config), seed,
+    )  # fmt: skip
 
 
 def _module(config: TrainConfig) -> Module | None:
     """The network of one's own that a config asks for, if it does."""
     if config.make_network is not None or config.network is None:
         return config.make_network
+    from redline.learn.network.custom import FORM
+
     found: Module = load_object(config.network, FORM)
     return found
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.session import Session
 from redline.learn.train import Trainer
@@ -176,7 +174,9 @@ class Watched:
         profile.num_workers = engine.num_workers
         if engine.plan:
             profile.workers = times if profile.workers is None else profile.workers.plus(times)
-        if self.trainer.device.type == "cuda":
+        if self.trainer.device == "cuda":
+            import torch
+
             profile.device_share = torch.cuda.utilization() / 100
         return batch
 

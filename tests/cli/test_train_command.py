@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -179,3 +182,25 @@ def test_inputs_are_matched_by_name_where_the_observation_has_grown(tmp_path, ca
     grown = ["--observation", "history", "--history", "2", "--from", str(tmp_path / "table")]
     assert main(["train", name, *steps[:-3], *grown, "--run-dir", str(tmp_path / "history")]) == 0
     assert "inputs are new" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "cage2", "--preset", "none", "--total-steps", "2k", "--num-envs", "8", "--eval-episodes", "2"],
+        ["train", "petri:jobshop/ft06", "--total-steps", "2k", "--num-envs", "8", "--eval-episodes", "2"],
+        ["eval", "champion", "--episodes", "2"],
+    ],
+    ids=lambda command: command[1],
+)
+def test_what_needs_no_torch_does_not_wait_for_it(command: list[str], tmp_path: Path) -> None:
+    """Loading it takes longer than all else that comes before the first update."""
+    where = ["--run-dir", str(tmp_path / "run")] if command[0] == "train" else []
+    program = f"""
+import sys
+from redline.cli import main
+code = main({[*command, *where]!r})
+print(code, "torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 False"

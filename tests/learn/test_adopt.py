@@ -10,7 +10,8 @@ import torch
 from redline.learn.adopt import adopt
 from redline.learn.heads.categorical import Categorical
 from redline.learn.improvement import Improvement
-from redline.learn.judge import Arena, Judge, Likeliest
+from redline.learn.judge import Arena, Judge
+from redline.learn.likeliest import Likeliest
 from redline.learn.policy import Policy, copy_of
 from redline.threads import use_threads
 from redline.timing.stopwatch import Stopwatch

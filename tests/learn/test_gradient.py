@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from gymnasium.spaces import Box
 
 from redline.learn.batch import Minibatch
+from redline.learn.by_torch import ByTorch
 from redline.learn.config import PPOConfig
-from redline.learn.gradient import ByTorch, InOneCall, Table, by_hand_way
+from redline.learn.gradient import InOneCall, Table, by_hand_way
 from redline.learn.heads import head_for
 from redline.learn.heads.categorical import Categorical
 from redline.learn.network.inputs import NEVER, seen
@@ -22,10 +22,8 @@ CONFIG = PPOConfig(entropy=0.1)
 
 
 def make_policy(hidden: tuple[int, ...], shared: bool) -> Policy:
-    torch.manual_seed(0)
     policy = Policy(plain((NUM_INPUTS,), np.float32), Categorical(NUM_ACTIONS), hidden, shared)
-    with torch.no_grad():
-        policy.weights.copy_(0.3 * torch.randn_like(policy.weights))
+    policy.vector[:] = 0.3 * np.random.default_rng(0).normal(size=len(policy.vector))
     return policy
 
 
@@ -53,26 +51,26 @@ def test_both_ways_by_hand_lead_to_the_same(hidden, shared, masked, filled):
     policy, batch = make_policy(hidden, shared), minibatch()
     masks = np.random.default_rng(3).random((COUNT, NUM_ACTIONS)) < 0.7
     masks[batch.rows[batch.pair_rows], batch.pair_actions] = True
-    table = Table(torch.from_numpy(observations(filled)), torch.from_numpy(masks) if masked else None)
+    table = Table(observations(filled), masks if masked else None)
     found = []
-    for way in (InOneCall(policy.network.sizes), ByTorch(policy)):
+    for way in (InOneCall(policy.sizes), ByTorch(policy)):
         (piece,) = way.pieces(batch, table, Crew(1, "learner"))
-        gradient = torch.full_like(policy.weights, torch.nan)
-        found.append((way.write(piece, policy.weights, gradient, CONFIG).loss, gradient))
+        gradient = np.full_like(policy.vector, np.nan)
+        found.append((way.write(piece, policy.vector, gradient, CONFIG).loss, gradient))
     (loss, gradient), (expected_loss, expected) = found
     np.testing.assert_allclose(loss, expected_loss, rtol=1e-5, atol=1e-7)
-    torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
 
 
 def test_leaving_zeros_out_changes_no_bit():
     policy, batch, numbers = make_policy((16, 9), False), minibatch(), observations(0.1)
-    way = InOneCall(policy.network.sizes)
-    (piece,) = way.pieces(batch, Table(torch.from_numpy(numbers), None), Crew(1, "learner"))
+    way = InOneCall(policy.sizes)
+    (piece,) = way.pieces(batch, Table(numbers, None), Crew(1, "learner"))
     assert len(piece.inputs.starts) and not len(piece.inputs.dense)
-    sparse, dense = torch.empty_like(policy.weights), torch.empty_like(policy.weights)
-    way.write(piece, policy.weights, sparse, CONFIG)
-    way.write(piece._replace(inputs=seen(numbers[batch.rows], NEVER)), policy.weights, dense, CONFIG)
-    assert sparse.equal(dense)
+    sparse, dense = np.empty_like(policy.vector), np.empty_like(policy.vector)
+    way.write(piece, policy.vector, sparse, CONFIG)
+    way.write(piece._replace(inputs=seen(numbers[batch.rows], NEVER)), policy.vector, dense, CONFIG)
+    np.testing.assert_array_equal(sparse, dense)
 
 
 def test_inputs_are_seen_without_their_zeros_where_few_are_left():
@@ -89,10 +87,10 @@ def test_inputs_are_seen_without_their_zeros_where_few_are_left():
 
 def test_pieces_hold_what_is_seen_of_their_rows_in_any_order():
     policy, batch, numbers = make_policy((8,), False), minibatch(), observations(1.0)
-    way = InOneCall(policy.network.sizes)
+    way = InOneCall(policy.sizes)
     way.PIECE = 16
     for rows in (batch.rows, np.sort(batch.rows)):
-        table, crew = Table(torch.from_numpy(numbers), None), Crew(2, "learner")
+        table, crew = Table(numbers, None), Crew(2, "learner")
         pieces = way.pieces(batch._replace(rows=rows), table, crew)
         np.testing.assert_array_equal(np.concatenate([piece.inputs.dense for piece in pieces]), numbers[rows])
 

@@ -19,7 +19,8 @@ from redline.learn.heads.categorical import Categorical
 from redline.learn.improve import improve
 from redline.learn.improvement import Improvement
 from redline.learn.improving import begun, improve_in
-from redline.learn.judge import Arena, Judge, Likeliest, weights_by_age
+from redline.learn.judge import Arena, Judge, weights_by_age
+from redline.learn.likeliest import Likeliest
 from redline.learn.moments import visit
 from redline.learn.policy import Policy
 from redline.runs import PROGRESS

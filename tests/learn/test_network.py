@@ -10,6 +10,7 @@ import torch
 
 from redline.learn.network import compiled_pass, numpy_pass
 from redline.learn.network.layers import ACTIVATIONS, Network
+from redline.learn.network.start import ACTOR, first_weights
 from redline.learn.network.torch_pass import TorchNetwork
 from redline.threads import use_threads
 
@@ -27,11 +28,14 @@ any_network = pytest.mark.parametrize("sizes", NETWORKS, ids=str)
 
 def make_network(sizes: Network, scale: float = 1.0) -> TorchNetwork:
     """A network with random weights, all of them multiplied by `scale`."""
-    torch.manual_seed(0)
-    network = TorchNetwork(sizes)
-    with torch.no_grad():
-        network.weights.copy_(scale * torch.randn_like(network.weights))
-    return network
+    weights = np.float32(scale) * np.random.default_rng(0).standard_normal(sizes.num_weights, np.float32)
+    return TorchNetwork(sizes, weights, np.zeros_like(weights))
+
+
+def fresh(sizes: Network) -> TorchNetwork:
+    """A network as a run begins with it."""
+    weights = first_weights(sizes, 0)
+    return TorchNetwork(sizes, weights, np.zeros_like(weights))
 
 
 def inputs(sizes: Network, count: int = 50) -> torch.Tensor:
@@ -159,12 +163,12 @@ def is_shared(network: TorchNetwork) -> bool:
 
 @any_network
 def test_the_vector_of_weights_is_shared_with_the_layers(sizes):
-    assert is_shared(TorchNetwork(sizes))
+    assert is_shared(fresh(sizes))
 
 
 @any_network
 def test_the_vector_is_still_shared_after_loading_weights(sizes):
-    network, other = TorchNetwork(sizes), make_network(sizes)
+    network, other = fresh(sizes), make_network(sizes)
     vector = network.weights
     network.load_state_dict(other.state_dict())
     assert network.weights is vector
@@ -206,7 +210,7 @@ def test_a_network_that_was_moved_gets_a_new_vector():
 
 
 def test_saved_weights_have_names_and_shapes_of_layers():
-    names = {name: tuple(tensor.shape) for name, tensor in TorchNetwork(Network(4, 6, (8,))).state_dict().items()}
+    names = {name: tuple(tensor.shape) for name, tensor in fresh(Network(4, 6, (8,))).state_dict().items()}
     assert names == {
         "trunk.0.weight": (8, 4),
         "trunk.0.bias": (8,),
@@ -217,3 +221,37 @@ def test_saved_weights_have_names_and_shapes_of_layers():
         "critic.weight": (1, 8),
         "critic.bias": (1,),
     }
+
+
+@any_network
+def test_layers_have_the_same_names_with_and_without_torch(sizes):
+    network = make_network(sizes)
+    named = sizes.by_name(network.weights.detach().numpy())
+    assert list(named) == list(network.state_dict())
+    for name, tensor in network.state_dict().items():
+        np.testing.assert_array_equal(named[name], tensor.numpy())
+
+
+@any_network
+def test_layers_are_orthogonal_at_first_and_actions_about_equally_likely(sizes):
+    layers = sizes.layers(first_weights(sizes, 3))
+    for layer in (*layers.convs, *layers.trunk, *(layers.critic_trunk or ())):
+        assert _gain(layer.weight) == pytest.approx(2.0, rel=1e-5)
+        assert not layer.bias.any()
+    assert _gain(layers.actor.weight) == pytest.approx(ACTOR**2, rel=1e-5)
+    assert _gain(layers.critic.weight) == pytest.approx(1.0, rel=1e-5)
+
+
+def _gain(weight: np.ndarray) -> float:
+    """By how much rows, or columns where these are fewer, stretch; all the same, and none like another."""
+    flat = weight.reshape(len(weight), -1)
+    flat = flat if len(flat) <= flat.shape[1] else flat.T
+    products = flat @ flat.T
+    np.testing.assert_allclose(products, products[0, 0] * np.eye(len(flat)), atol=1e-5 * products[0, 0])
+    return float(products[0, 0])
+
+
+def test_seeds_draw_other_weights():
+    sizes = Network(4, 6, (8,))
+    assert (first_weights(sizes, 1) == first_weights(sizes, 1)).all()
+    assert (first_weights(sizes, 1) != first_weights(sizes, 2)).any()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from redline.learn import ppo as ppo_module
+from redline.learn import autograd
 from redline.learn.batch import Gatherer, Minibatch, Steps, cut_between_observations, parts, plain_batch
 from redline.learn.config import PPOConfig
 from redline.learn.gradient import InOneCall
@@ -44,7 +44,7 @@ def make_policy(hidden: tuple[int, ...] = (16, 9), shared: bool = False) -> Poli
 
 def cut_into_parts(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Have batches cut into parts of that size, whoever works out their gradients."""
-    monkeypatch.setattr(ppo_module, "PART_SIZE", size)
+    monkeypatch.setattr(autograd, "PART_SIZE", size)
     monkeypatch.setattr(InOneCall, "PIECE", size)
 
 

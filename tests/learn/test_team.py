@@ -138,5 +138,5 @@ def test_what_a_team_cannot_learn_with_is_refused():
 def test_equal_seeds_give_equal_teams():
     one, two = make(), make()
     assert one.update().metrics.keys() == two.update().metrics.keys()
-    assert (one.policy.weights == two.policy.weights).all()
+    assert (one.policy.vector == two.policy.vector).all()
     assert isinstance(one.team_actor, TeamActor)

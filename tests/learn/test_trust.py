@@ -75,7 +75,7 @@ def test_a_strangers_run_is_refused_with_what_it_would_run(
     rewrite(run, env_options={"note": str(note)}, total_steps=64)
     assert main(command) == 2
     told = capsys.readouterr().err
-    told = told.removeprefix("Loading torch …\n").removeprefix("Playing an episode …\n")
+    told = told.removeprefix("Playing an episode …\n")
     assert told.count("\n") == 1 and "external:my_envs:make" in told and str(note)[:20] in told and "--trust" in told
     assert not note.exists()
 

@@ -104,9 +104,7 @@ def ppo_loss(network: TorchNetwork, rollout: Rollout, config: PPOConfig, weights
 
 def in_double(policy: Policy) -> TorchNetwork:
     """A copy of a policy's network in double precision."""
-    twin = TorchNetwork(policy.network.sizes)
-    twin.load_state_dict(policy.network.state_dict())
-    return twin.double()
+    return TorchNetwork(policy.sizes, policy.vector.copy(), np.zeros_like(policy.vector)).double()
 
 
 def ppo_gradient(policy: Policy, rollout: Rollout, config: PPOConfig, weights: np.ndarray | None = None) -> np.ndarray:

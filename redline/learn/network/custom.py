@@ -19,7 +19,6 @@ FORM = "package.module:Net"
 class CustomNetwork(FlatModule):
     """Somebody's own module where ours would stand. Its gradient is found by autograd."""
 
-    by_hand = False
     memory_size = 0
 
     def __init__(self, factory: Callable[[int, int], nn.Module] | nn.Module, sizes: Network) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from redline.threads import keep_torch_to_its_threads
+
 
 class FlatModule(nn.Module):
     """A module with all of its weights in one vector, of which the parameters are views."""
 
     def __init__(self) -> None:
         super().__init__()
+        keep_torch_to_its_threads()
         self._weights: Tensor | None = None
         self._first: tuple[nn.Parameter, ...] = ()  # a tuple, or torch would count it twice
 
@@ -38,6 +41,11 @@ class FlatModule(nn.Module):
     def _flatten(self) -> Tensor:
         vector = torch.cat([each.detach().reshape(-1) for each in self.parameters()])
         vector.grad = torch.zeros_like(vector)
+        return self.share(vector)
+
+    def share(self, vector: Tensor) -> Tensor:
+        """Let all parameters be views of a vector, and their gradients views of its own. Returns it."""
+        assert vector.grad is not None
         place = 0
         for parameter in self.parameters():
             part = slice(place, place + parameter.numel())

@@ -145,6 +145,16 @@ class Network:
         critic_trunk = None if self.shared else linear[depth : 2 * depth]
         return Layers(linear[:depth], critic_trunk, linear[-2], linear[-1], vector[place:], found[: len(conv_shapes)])
 
+    def by_name(self, vector: Array) -> dict[str, Array]:
+        """The same by the names that checkpoints know them by, in the order of the vector."""
+        layers = self.layers(vector)
+        named = [(f"convs.{2 * k}", layer) for k, layer in enumerate(layers.convs)]  # each followed by a function
+        named += [(f"trunk.{2 * k}", layer) for k, layer in enumerate(layers.trunk)]
+        named += [(f"critic_trunk.{2 * k}", layer) for k, layer in enumerate(layers.critic_trunk or ())]
+        named += [("actor", layers.actor), ("critic", layers.critic)]
+        found = {f"{name}.{part}": getattr(layer, part) for name, layer in named for part in Layer._fields}
+        return {**found, "free.0": layers.free} if self.num_free else found
+
     def _conv_shapes(self) -> list[tuple[int, ...]]:
         """The weights of every convolution."""
         channels = [*self.picture[:1], *(conv.channels for conv in self.convs)]

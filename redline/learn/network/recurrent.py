@@ -14,7 +14,8 @@ from redline.learn.network.flat import FlatModule, append_free, free_parameters
 from redline.learn.network.layers import Network
 from redline.learn.network.memory_loops import Remember
 from redline.learn.network.numpy_pass import FUNCTIONS
-from redline.learn.network.torch_pass import convs, linear, trunk
+from redline.learn.network.start import ACTOR, CRITIC, HIDDEN
+from redline.learn.network.torch_pass import convs, trunk
 
 _HALF = np.float32(0.5)
 KINDS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -64,10 +65,8 @@ class MemoryStack(nn.Module):
 class RecurrentNetwork(FlatModule):
     """A network with a memory per env: a row of `memory_size` numbers, zeros where an episode begins.
 
-    Actor and critic have hidden layers and a memory each, or share them.
+    Actor and critic have hidden layers and a memory each, or share them. Its weights are drawn from torch's random stream.
     """
-
-    by_hand = False
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -75,10 +74,14 @@ class RecurrentNetwork(FlatModule):
         self.convs = convs(network) if network.picture else None
         self.stack = MemoryStack(network)
         self.critic_stack = None if network.shared else MemoryStack(network)
-        self.actor = linear(self.stack.width, network.num_seeing, gain=0.01)
-        self.critic = linear(self.stack.width, 1, gain=1.0)
+        self.actor, self.critic = nn.Linear(self.stack.width, network.num_seeing), nn.Linear(self.stack.width, 1)
         self.free = free_parameters(network.num_free)
         self._views: tuple[int, dict[str, np.ndarray]] | None = None
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                gain = ACTOR if layer is self.actor else CRITIC if layer is self.critic else HIDDEN
+                nn.init.orthogonal_(layer.weight, gain)
+                nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
 
     @property
     def memory_size(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from redline.learn.network.flat import FlatModule, append_free, free_parameters
@@ -19,22 +21,26 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 
 
 class TorchNetwork(FlatModule):
-    """A network with weights to train, drawn from torch's random stream. Its parameters' names are those of checkpoints."""
+    """A network with weights to train. Its parameters' names are those of checkpoints."""
 
     memory_size = 0
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, weights: np.ndarray, gradient: np.ndarray) -> None:
+        """`weights` and their `gradient` are vectors as `network` has them: their memory is shared."""
         super().__init__()
-        self.sizes, self.by_hand = network, network.by_hand
+        self.sizes = network
         self._layers: Layers[Tensor] | None = None
         inputs, hidden = network.num_features, network.hidden
         width = hidden[-1] if hidden else inputs
-        self.convs = convs(network) if network.picture else None
-        self.trunk = trunk(inputs, hidden, network.activation)
-        self.critic_trunk = None if network.shared else trunk(inputs, hidden, network.activation)
-        self.actor = linear(width, network.num_seeing, gain=0.01)  # all actions equally likely at first
-        self.critic = linear(width, 1, gain=1.0)
+        with torch.random.fork_rng(devices=[]):  # what torch draws for a new layer is not used
+            self.convs = convs(network) if network.picture else None
+            self.trunk = trunk(inputs, hidden, network.activation)
+            self.critic_trunk = None if network.shared else trunk(inputs, hidden, network.activation)
+            self.actor, self.critic = nn.Linear(width, network.num_seeing), nn.Linear(width, 1)
         self.free = free_parameters(network.num_free)
+        vector = torch.from_numpy(weights)
+        vector.grad = torch.from_numpy(gradient)
+        self._weights = self.share(vector)
 
     def layers(self) -> Layers[Tensor]:
         """The weights layer by layer, for passes that need no autograd."""
@@ -68,10 +74,7 @@ def convs(network: Network) -> nn.Sequential:
     layers: list[nn.Module] = []
     channels = network.picture[0]
     for conv in network.convs:
-        layer = nn.Conv2d(channels, conv.channels, conv.side, conv.stride)
-        nn.init.orthogonal_(layer.weight, 2**0.5)
-        nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
-        layers += [layer, nn.ReLU()]
+        layers += [nn.Conv2d(channels, conv.channels, conv.side, conv.stride), nn.ReLU()]
         channels = conv.channels
     return nn.Sequential(*layers)
 
@@ -80,14 +83,6 @@ def trunk(size: int, hidden: Sequence[int], activation: str) -> nn.Sequential:
     """Hidden layers, each followed by the activation."""
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [linear(size, width, gain=2**0.5), MODULES[activation]()]
+        layers += [nn.Linear(size, width), MODULES[activation]()]
         size = width
     return nn.Sequential(*layers)
-
-
-def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
-    """A fully connected layer, orthogonal at first."""
-    layer = nn.Linear(inputs, outputs)
-    nn.init.orthogonal_(layer.weight, gain)
-    nn.init.zeros_(layer.bias)
-    return layer

@@ -13,7 +13,8 @@ from safetensors.numpy import load_file
 import redline
 from redline.cli import main
 from redline.learn.evaluate import load_policy
-from redline.learn.judge import Arena, Judge, Likeliest
+from redline.learn.judge import Arena, Judge
+from redline.learn.likeliest import Likeliest
 from redline.worlds.cage2.memory import INPUTS, Memory
 from redline.worlds.registry import shipped_policies
 
