@@ -17,7 +17,8 @@ from redline.learn.config import PPOConfig
 from redline.learn.heads import head_for
 from redline.learn.heads.head import DrawTable, Head
 from redline.learn.heads.squashed import Squashed
-from redline.learn.loss import ppo_loss, total
+from redline.learn.loss import total
+from redline.learn.torch_loss import ppo_loss
 from redline.rollout import stored_actions
 
 SPACES = [

@@ -11,7 +11,8 @@ from redline.learn.batch import Minibatch, to_tensors
 from redline.learn.config import PPOConfig
 from redline.learn.heads.categorical import Categorical
 from redline.learn.heads.head import DrawTable
-from redline.learn.loss import ppo_loss, total
+from redline.learn.loss import total
+from redline.learn.torch_loss import ppo_loss
 from tests.learn.streams import LARGEST_UNIT, stream_that_draws
 
 HEAD = Categorical(6)
