@@ -20,7 +20,7 @@ TRYING = {"accidents": 0.03, "restore_rebate": 0.5}
 ASIDE = {"B_lineAgent": 400}
 """Information states to look at beside the path, for Reds that meet few enough of them for that to find anything."""
 ADOPTING = Improvement(
-    lengths=LENGTHS, states=600, least_visits=15, horizon=max(LENGTHS), deciding=512, errors=2.5, lessons=1500
+    lengths=LENGTHS, states=2000, least_visits=5, horizon=max(LENGTHS), deciding=512, errors=2.5, lessons=1500
 )  # fmt: skip
 GUARD = Guard(lengths=LENGTHS, env_options=PLAIN)
 WIDE = PPOConfig(learning_rate=3e-3, epochs=6, target_kl=0.03, entropy=0.004, anneal_entropy=True)
