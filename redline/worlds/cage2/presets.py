@@ -17,8 +17,6 @@ BOARD = "leaderboard"
 TIDY = 0.003
 TRYING = {"accidents": 0.03, "restore_rebate": 0.5}
 """What makes a defender find out what Restore is good for: some happen by themselves, and all are cheaper."""
-ASIDE = {"B_lineAgent": 400}
-"""Information states to look at beside the path, for Reds that meet few enough of them for that to find anything."""
 ADOPTING = Improvement(
     lengths=LENGTHS, states=2000, least_visits=5, horizon=max(LENGTHS), deciding=512, errors=2.5, lessons=1500
 )  # fmt: skip
@@ -42,9 +40,9 @@ class _Plan:
         """PPO on everything that Blue remembers."""
         return PlanStage(name, self._config(steps, 1024, how, tidy=TIDY), heat=heat, guard=GUARD)
 
-    def improve(self, rounds: int = 1, aside: int = 0, **more: Any) -> PlanStage:
+    def improve(self, rounds: int = 1, **more: Any) -> PlanStage:
         """Improvement by rollouts, which knows that a reward counts for every official length that it falls into."""
-        how = Improvement(lengths=LENGTHS, rounds=rounds, aside=aside)
+        how = Improvement(lengths=LENGTHS, rounds=rounds)
         return PlanStage("improve", self._config(None, 1024, FINE, **more), improve=how)
 
     def experts(self, stages: int) -> Iterator[PlanStage]:
@@ -56,13 +54,15 @@ class _Plan:
             stages += len(expert) + 1
 
     def _expert(self, red: str) -> Iterator[PlanStage]:
-        """A defender against one Red. It tries things out at first, and need not be better until it has made use of them."""
+        """A defender against one Red. It tries things out, and need not be better until it has made use of them; twice.
+
+        What it finds out the second time depends on what it can do by then.
+        """
         trying = {"tidy": TIDY, "red_agent": red, **TRYING}
-        yield PlanStage("try", self._config(14_000_000, 1024, WIDE, **trying), heat=0.3)
-        yield self.improve(red_agent=red)
-        yield PlanStage("expert", self._config(10_000_000, 1024, FINE, tidy=TIDY, red_agent=red))
-        if red in ASIDE:
-            yield self.improve(rounds=3, aside=ASIDE[red], red_agent=red)
+        for _ in range(2):
+            yield PlanStage("try", self._config(14_000_000, 1024, WIDE, **trying), heat=0.3)
+            yield self.improve(red_agent=red)
+            yield PlanStage("expert", self._config(10_000_000, 1024, FINE, tidy=TIDY, red_agent=red))
 
     def _config(self, steps: int | None, num_envs: int, how: PPOConfig, **more: Any) -> TrainConfig:
         options = {**self._options, **more}
