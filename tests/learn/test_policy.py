@@ -14,7 +14,7 @@ from redline.learn.heads.categorical import Categorical
 from redline.learn.network import steady_pass
 from redline.learn.network.inputs import FEW, seen
 from redline.learn.numpy_policy import NumpyPolicy
-from redline.learn.policy import Policy
+from redline.learn.policy import Policy, copy_of
 from redline.threads import use_threads
 from redline.worlds.encoding import Encoding, Field, OneHot, Words, plain
 from tests.learn.masks import random_masks
@@ -231,3 +231,31 @@ print("torch" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(("activation", "normalise"), [("tanh", False), ("relu", False), ("tanh", True)])
+def test_a_copy_plays_alike(activation: str, normalise: bool) -> None:
+    policy = Policy(FOUR, Categorical(6), (8,), activation=activation, normalise=normalise, seed=3)
+    rows = observations(50)
+    if policy.normaliser is not None:
+        policy.normaliser.see(5 * rows + 1, np.ones(len(rows)))
+    copy = copy_of(policy)
+    for one, same in zip(answers(policy, rows), answers(copy, rows), strict=True):
+        np.testing.assert_array_equal(one, same)
+
+
+def answers(policy: Policy, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    table = policy.head.empty(len(rows))
+    values = policy.infer(rows, None, table)
+    return (values, *table)
+
+
+def test_torch_works_in_the_same_memory() -> None:
+    policy = Policy(FOUR, Categorical(6), (8,))
+    policy.vector[3] = 7.0
+    assert float(policy.weights[3]) == 7.0
+    with torch.no_grad():
+        policy.weights[4] = 8.0
+        policy.weights.grad[5] = 9.0  # type: ignore[index]
+    assert policy.vector[4] == 8.0 and policy.gradient[5] == 9.0
+    assert policy.to("cpu").vector is policy.vector
