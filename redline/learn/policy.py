@@ -100,7 +100,7 @@ class Policy:
         return self.layered and self.sizes.by_hand and self.on_cpu
 
     def layers(self) -> Layers[np.ndarray]:
-        """The weights layer by layer, of a network that has its layers in that order."""
+        """The weights layer by layer, of a network that has its layers in that order; see `vector`."""
         assert self.layered, "networks of one's own, and those that remember, have other layers"
         return self.sizes.layers(self.vector)
 
@@ -226,6 +226,15 @@ class Policy:
             self.network.scale_values(factor)
             return
         for weights in self.layers().critic:
+            np.multiply(weights, np.float32(factor), out=weights)
+
+    def scale_outputs(self, factor: float) -> None:
+        """Let the outputs that depend on what is seen be that many times as large: below 1 it is less decided."""
+        if self._vector is None:
+            for tensor in self._layered().layers().actor:
+                tensor.mul_(factor)
+            return
+        for weights in self.layers().actor:
             np.multiply(weights, np.float32(factor), out=weights)
 
     def parameters(self) -> PolicyParameters:

@@ -153,8 +153,7 @@ class Chain:
         shutil.rmtree(folder, ignore_errors=True)
         trainer = Trainer(stage.config)
         self._begin_with(trainer.policy, len(self.done))
-        for weights in trainer.policy.layers().actor:
-            np.multiply(weights, np.float32(stage.heat), out=weights)
+        trainer.policy.scale_outputs(stage.heat)
         return Session.begin(Run.at(folder, config_to_json(stage.config)), trainer, self.saving, self._warn)
 
     def finish(self, number: int, session: Session, seconds: float) -> None:

@@ -259,3 +259,19 @@ def test_torch_works_in_the_same_memory() -> None:
         policy.weights.grad[5] = 9.0  # type: ignore[index]
     assert policy.vector[4] == 8.0 and policy.gradient[5] == 9.0
     assert policy.to("cpu").vector is policy.vector
+
+
+def test_outputs_and_values_are_scaled_alike_wherever_the_weights_are() -> None:
+    """Weights that torch holds, as on another device, and those that numpy does."""
+    rows, found = observations(20), []
+    for held_by_torch in (False, True):
+        policy = Policy(FOUR, Categorical(6), (8,), seed=3)
+        if held_by_torch:
+            policy.network.to("cpu")
+            policy._vector = None
+        policy.scale_outputs(0.5)
+        policy.scale_values(4.0)
+        found.append(answers(policy, rows))
+        np.testing.assert_array_equal(policy.arrays()["critic.weight"], policy.layers().critic.weight)
+    for numpys, torchs in zip(*found, strict=True):
+        np.testing.assert_array_equal(numpys, torchs)
