@@ -14,6 +14,7 @@ _answers: TextIO | None = None
 
 def make_writable() -> None:
     """Give this process streams that can be written to, whatever letters are written."""
+    _open_all()
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if sys.stderr is None:
@@ -21,6 +22,29 @@ def make_writable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+def _open_all() -> None:
+    """Have nobody in the place of closed streams: the next file that is opened would get whatever is printed."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def tell(line: str) -> None:
+    """Write a line to standard error, if that can be written to."""
+    try:
+        print(line, file=sys.stderr)
+    except OSError:
+        let_go_of(sys.stderr)
+
+
+def let_go_of(stream: TextIO) -> None:
+    """Drop what could not be written to a stream, and what will be: Python tries once more in the end, and complains."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextlib.contextmanager
