@@ -320,6 +320,13 @@ def test_pages_references_and_parallel_arcs_are_understood():
     assert (transition.inputs, transition.outputs) == ((("p", 2),), (("q", 4),))
 
 
+def test_pages_may_be_nested_as_deep_as_they_like():
+    depth = 100_000
+    arcs = '<arc id="1" source="p" target="t"/><arc id="2" source="t" target="q"/>'
+    body = '<page id="a">' * depth + NODES + "</page>" * depth + arcs
+    assert [place.name for place in read_pnml(pnml(body), "deep", max_steps=5).places] == ["p", "q"]
+
+
 def test_a_side_file_gives_durations(tmp_path):
     arcs = '<arc id="1" source="p" target="t"/><arc id="2" source="t" target="q"/>'
     (tmp_path / "net.pnml").write_text(pnml(NODES + arcs))
