@@ -8,7 +8,7 @@ import resource
 import sys
 from collections.abc import Callable, Sequence
 
-from redline.cli.streams import kept_clean, let_go_of, make_writable, tell
+from redline.cli.streams import kept_clean, let_go_of, make_writable
 from redline.errors import RedlineError, unknown
 from redline.signals import exit_code_of, heed, leave_with
 from redline.version import __version__
@@ -71,19 +71,22 @@ def _code_of(arguments: list[str]) -> int:
     except SystemExit as leaving:  # after help
         return int(leaving.code or 0)
     except RedlineError as error:
-        tell(f"redline: {error}")
+        print(f"redline: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as error:
         return _interrupted(error)
     except MemoryError:
-        tell("redline: there is not enough memory for this. Try fewer envs (--num-envs), or a smaller net.")
+        print(
+            "redline: there is not enough memory for this. Try fewer envs (--num-envs), or a smaller net.",
+            file=sys.stderr,
+        )
         return 1
     except OSError as error:
         return _refused(error)
 
 
 def _interrupted(error: KeyboardInterrupt) -> int:
-    tell("redline: interrupted")
+    print("redline: interrupted", file=sys.stderr)
     return exit_code_of(error)
 
 
@@ -93,7 +96,7 @@ def _refused(error: OSError) -> int:
         let_go_of(sys.stdout)
         return 0
     where = f"{error.filename}: " if error.filename is not None else ""
-    tell(f"redline: {where}{error.strerror or error}.")
+    print(f"redline: {where}{error.strerror or error}.", file=sys.stderr)
     return 1 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else 2
 
 

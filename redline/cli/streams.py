@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
 _answers: TextIO | None = None
 """Where an answer in JSON goes, while standard output is kept for nobody."""
@@ -22,6 +23,9 @@ def make_writable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr.fileno() == 2:
+        sys.stderr.flush()
+        sys.stderr = _forgiving(sys.stderr.encoding)
 
 
 def _open_all() -> None:
@@ -33,12 +37,21 @@ def _open_all() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def tell(line: str) -> None:
-    """Write a line to standard error, if that can be written to."""
-    try:
-        print(line, file=sys.stderr)
-    except OSError:
-        let_go_of(sys.stderr)
+class _Forgiving(io.FileIO):
+    """A file that may not take what is written, because its disk is full for one, and is written to all the same."""
+
+    def write(self, data: Any) -> int:
+        """Write what can be written."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _forgiving(encoding: str) -> TextIO:
+    """Standard error that no training, and no answer, is ever lost to."""
+    file = io.BufferedWriter(_Forgiving(2, "w", closefd=False))
+    return io.TextIOWrapper(file, encoding, errors="replace", line_buffering=True)
 
 
 def let_go_of(stream: TextIO) -> None:

@@ -86,6 +86,11 @@ def test_a_complaint_that_could_not_be_written_changes_no_exit_code(command: str
     assert by_shell(command, "2> /dev/full").returncode == code
 
 
+def test_no_training_is_lost_to_what_it_could_not_say(tmp_path: Path) -> None:
+    found = by_shell(f"train cage2 --preset none {' '.join(TINY)} --run-dir {tmp_path / 'run'}", "2> /dev/full")
+    assert found.returncode == 0 and "Next:" in found.stdout
+
+
 def test_no_file_is_opened_in_the_place_of_a_closed_stream(tmp_path: Path) -> None:
     words = "from redline.cli.streams import make_writable; make_writable(); import sys; file = open(sys.argv[1], 'w')"
     script = f'{sys.executable} -c "{words}; file.write(str(file.fileno()))" {tmp_path / "it"} <&- >&- 2>&-'
