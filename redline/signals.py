@@ -109,6 +109,10 @@ class Interrupt:
         """The code that shells expect of a process that a signal ended."""
         return 128 + (self.signal or 0)
 
+    def take(self, error: KeyboardInterrupt) -> None:
+        """Somebody else has heard a signal: an env that has its own way with Ctrl-C, or raises what looks like it."""
+        self.signal = self.signal or exit_code_of(error) - 128
+
     @contextmanager
     def listening(self) -> Iterator[Interrupt]:
         """Listen until the block ends, beginning with what was held back before."""

@@ -25,7 +25,7 @@ def make_writable() -> None:
             stream.reconfigure(errors="replace")
     if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr.fileno() == 2:
         sys.stderr.flush()
-        sys.stderr = _forgiving(sys.stderr.encoding)
+        sys.stderr = _forgiving(sys.stderr)
 
 
 def _open_all() -> None:
@@ -40,6 +40,8 @@ def _open_all() -> None:
 class _Forgiving(io.FileIO):
     """A file that may not take what is written, because its disk is full for one, and is written to all the same."""
 
+    given: TextIO
+
     def write(self, data: Any) -> int:
         """Write what can be written."""
         try:
@@ -48,10 +50,11 @@ class _Forgiving(io.FileIO):
             return len(data)
 
 
-def _forgiving(encoding: str) -> TextIO:
+def _forgiving(given: TextIO) -> TextIO:
     """Standard error that no training, and no answer, is ever lost to."""
-    file = io.BufferedWriter(_Forgiving(2, "w", closefd=False))
-    return io.TextIOWrapper(file, encoding, errors="replace", line_buffering=True)
+    raw = _Forgiving(2, "w", closefd=False)
+    raw.given = given  # which closes the descriptor when nobody holds it any more
+    return io.TextIOWrapper(io.BufferedWriter(raw), given.encoding, errors="replace", line_buffering=True)
 
 
 def let_go_of(stream: TextIO) -> None:
