@@ -210,6 +210,16 @@ def end_children(pids: set[int]) -> None:
                 os.kill(each, signal.SIGKILL)
 
 
+@contextlib.contextmanager
+def nothing_left() -> Iterator[None]:
+    """Ends what this thread starts within and leaves behind, such as processes of an env that is made for a moment."""
+    before = children_of_this_thread()
+    try:
+        yield
+    finally:
+        end_children(children_of_this_thread() - before)
+
+
 Born = tuple[int, str]
 """A process by its number and the time of its start: numbers are given to others later on."""
 

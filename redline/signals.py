@@ -39,9 +39,17 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
 
+_raised_for: list[int] = []
+"""Signals for which `Interrupted` was raised here."""
+
+
 def exit_code_of(error: KeyboardInterrupt) -> int:
-    """The code that shells expect of a process that a signal ended."""
-    return 128 + (error.number if isinstance(error, Interrupted) else signal.SIGINT)
+    """The code that shells expect of a process that a signal ended.
+
+    A plain one may stand for ours: Ray catches that and raises another.
+    """
+    heard = _raised_for[-1] if _raised_for else int(signal.SIGINT)
+    return 128 + (error.number if isinstance(error, Interrupted) else heard)
 
 
 def heed() -> None:
@@ -109,6 +117,10 @@ class Interrupt:
         """The code that shells expect of a process that a signal ended."""
         return 128 + (self.signal or 0)
 
+    def take(self, error: KeyboardInterrupt) -> None:
+        """Somebody else has heard a signal: an env that has its own way with Ctrl-C, or raises what looks like it."""
+        self.signal = self.signal or exit_code_of(error) - 128
+
     @contextmanager
     def listening(self) -> Iterator[Interrupt]:
         """Listen until the block ends, beginning with what was held back before."""
@@ -155,6 +167,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     _be_deaf(number)
     signal.signal(signal.SIGALRM, lambda *_: _set(signal.SIG_DFL))
     signal.setitimer(signal.ITIMER_REAL, SAME_SECONDS)
+    _raised_for.append(number)
     raise Interrupted(number)
 
 

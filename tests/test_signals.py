@@ -48,6 +48,13 @@ def test_a_command_is_ended_by_any_signal_with_one_line(number: int) -> None:
     assert (done.returncode, done.stderr) == (128 + number, "redline: interrupted\n")
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_whoever_raises_another_interrupt_in_the_place_of_ours_changes_no_exit_code(number: int) -> None:
+    as_ray_does = "raise KeyboardInterrupt from None"
+    done = run(f"try:\n    tell({int(number)})\nexcept KeyboardInterrupt:\n    {as_ray_does}")
+    assert (done.returncode, done.stderr) == (128 + number, "redline: interrupted\n")
+
+
 def test_another_signal_while_a_command_tidies_up_is_the_same_one() -> None:
     done = run("try:\n    tell(2)\nfinally:\n    tell(2, 15, 1)\n    print('tidy')")
     assert (done.returncode, done.stdout, done.stderr) == (130, "tidy\n", "redline: interrupted\n")

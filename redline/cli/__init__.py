@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib
-import os
 import resource
 import sys
 from collections.abc import Callable, Sequence
 
-from redline.cli.streams import kept_clean, make_writable
+from redline.cli.streams import kept_clean, let_go_of, make_writable
 from redline.errors import RedlineError, unknown
 from redline.signals import exit_code_of, heed, leave_with
 from redline.version import __version__
@@ -56,9 +54,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     make_writable()
+    code = _code_of(arguments)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        let_go_of(sys.stdout)
+        return code or _refused(error)
+    return code
+
+
+def _code_of(arguments: list[str]) -> int:
+    """Run a command, and tell in one line why it did not come to its end."""
     try:
         with kept_clean("--json" in arguments):
             return _dispatch(arguments)
+    except SystemExit as leaving:  # after help
+        return int(leaving.code or 0)
     except RedlineError as error:
         print(f"redline: {error}", file=sys.stderr)
         return error.exit_code
@@ -70,21 +81,20 @@ def _run(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 1
-    except BrokenPipeError:  # the reader of our output has left, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         return _refused(error)
 
 
 def _interrupted(error: KeyboardInterrupt) -> int:
-    with contextlib.suppress(OSError):
-        print("redline: interrupted", file=sys.stderr)
+    print("redline: interrupted", file=sys.stderr)
     return exit_code_of(error)
 
 
 def _refused(error: OSError) -> int:
     """One line for what the operating system does not let us do: a full disk, a name that is too long, a file in the way."""
+    if isinstance(error, BrokenPipeError):  # the reader of our output has left, as `| head` does
+        let_go_of(sys.stdout)
+        return 0
     where = f"{error.filename}: " if error.filename is not None else ""
     print(f"redline: {where}{error.strerror or error}.", file=sys.stderr)
     return 1 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else 2

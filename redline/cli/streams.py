@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
 _answers: TextIO | None = None
 """Where an answer in JSON goes, while standard output is kept for nobody."""
@@ -14,6 +15,7 @@ _answers: TextIO | None = None
 
 def make_writable() -> None:
     """Give this process streams that can be written to, whatever letters are written."""
+    _open_all()
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if sys.stderr is None:
@@ -21,6 +23,44 @@ def make_writable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr.fileno() == 2:
+        sys.stderr.flush()
+        sys.stderr = _forgiving(sys.stderr)
+
+
+def _open_all() -> None:
+    """Have nobody in the place of closed streams: the next file that is opened would get whatever is printed."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+class _Forgiving(io.FileIO):
+    """A file that may not take what is written, because its disk is full for one, and is written to all the same."""
+
+    given: TextIO
+
+    def write(self, data: Any) -> int:
+        """Write what can be written."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _forgiving(given: TextIO) -> TextIO:
+    """Standard error that no training, and no answer, is ever lost to."""
+    raw = _Forgiving(2, "w", closefd=False)
+    raw.given = given  # which closes the descriptor when nobody holds it any more
+    return io.TextIOWrapper(io.BufferedWriter(raw), given.encoding, errors="replace", line_buffering=True)
+
+
+def let_go_of(stream: TextIO) -> None:
+    """Drop what could not be written to a stream, and what will be: Python tries once more in the end, and complains."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextlib.contextmanager

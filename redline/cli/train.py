@@ -342,6 +342,10 @@ def train_session(
                     break
         except Abandoned:
             pass
+        except KeyboardInterrupt as error:
+            if not trainer.collecting:  # what is half learned is not saved
+                raise
+            interrupt.take(error)
         except (EnvTrouble, NotFinite) as trouble:
             return interrupt, trouble
     return interrupt, None

@@ -7,8 +7,8 @@ takes far longer to compile than what the rule does. A kernel therefore hands it
     one_of(state, i, Kind)   what a NamedTuple of arrays over all envs has for env `i`: records and rows, as a `Kind`
     row(array, i)            the same of one array
 
-Rows can be indexed and have a length. No index may be negative: it is not counted from the end. Interpreted, all give
-NumPy's own arrays.
+Rows can be indexed and have a length. No index may be negative: it is not counted from the end. `NUMBA_BOUNDSCHECK=1` looks
+at each, as it does for arrays. Interpreted, all give NumPy's own arrays.
 """
 
 from __future__ import annotations
@@ -132,6 +132,7 @@ def _one_of_interpreted(named: Any, i: int, kind: Any) -> Any:
 
 
 _INTERPRETED = bool(getattr(numba.config, "DISABLE_JIT", False))
+_CHECKED = bool(getattr(numba.config, "BOUNDSCHECK", False))
 light: Any = _light_interpreted if _INTERPRETED else _light
 row: Any = _row_interpreted if _INTERPRETED else _row
 one_of: Any = _one_of_interpreted if _INTERPRETED else _one_of
@@ -188,4 +189,6 @@ def _write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
 def _place(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """The address of a row."""
     rows = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
+    if _CHECKED:
+        cgutils.do_boundscheck(context, builder, arguments[1], rows.count)
     return builder.gep(rows.first, [arguments[1]])

@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from redline.engines.spec import Spec
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig
-from redline.processes import TimeUp, time_limit
+from redline.processes import TimeUp, ends_in_time, nothing_left, time_limit
 from redline.worlds.registry import world_of
 
 STEPS, SECONDS = 200, 2.0
@@ -46,15 +46,22 @@ def _is_left_to_chance(config: TrainConfig) -> bool:
         np.random.set_state(kept[1])
 
 
+@nothing_left()
 def _differ(spec: Spec) -> bool:
     """Whether two envs with different seeds answer the same actions in different ways, as far as is seen in a moment."""
     with contextlib.ExitStack() as open_envs, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they will be heard when envs are made for good
         with contextlib.suppress(TimeUp), time_limit(SECONDS):
-            one, other = (open_envs.enter_context(contextlib.closing(spec.single())) for _ in range(2))
+            one, other = (_made(spec, open_envs) for _ in range(2))
             one.action_space.seed(0)
             return _answer_differently(one, other)
     return False
+
+
+def _made(spec: Spec, open_envs: contextlib.ExitStack) -> gym.Env:
+    env = spec.single()
+    open_envs.callback(ends_in_time, env.close)
+    return env
 
 
 def _answer_differently(one: gym.Env, other: gym.Env) -> bool:

@@ -62,6 +62,42 @@ def test_closed_streams_are_no_failure() -> None:
     assert subprocess.run(script, shell=True, cwd=ROOT).returncode == 0
 
 
+def by_shell(command: str, where: str) -> subprocess.CompletedProcess[str]:
+    """What comes of a command whose streams go elsewhere, with buffers as Python has them."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    script = f"{sys.executable} -m redline {command} {where}"
+    return subprocess.run(script, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("command", ["--version", "envs", "envs --json", "train --help"])
+def test_an_answer_that_could_not_be_written_is_a_failure(command: str) -> None:
+    found = by_shell(command, "> /dev/full")
+    assert (found.returncode, found.stderr) == (1, "redline: No space left on device.\n")
+
+
+@pytest.mark.parametrize("command", ["--version", "envs", "train --help"])
+def test_whoever_reads_only_the_beginning_is_no_failure(command: str) -> None:
+    found = by_shell(command, "| true")
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("command", "code"), [("--version", 0), ("nonsense", 2), ("report nonsense", 2)])
+def test_a_complaint_that_could_not_be_written_changes_no_exit_code(command: str, code: int) -> None:
+    assert by_shell(command, "2> /dev/full").returncode == code
+
+
+def test_no_training_is_lost_to_what_it_could_not_say(tmp_path: Path) -> None:
+    found = by_shell(f"train cage2 --preset none {' '.join(TINY)} --run-dir {tmp_path / 'run'}", "2> /dev/full")
+    assert found.returncode == 0 and "Next:" in found.stdout
+
+
+def test_no_file_is_opened_in_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+    words = "from redline.cli.streams import make_writable; make_writable(); import sys; file = open(sys.argv[1], 'w')"
+    script = f'{sys.executable} -c "{words}; file.write(str(file.fileno()))" {tmp_path / "it"} <&- >&- 2>&-'
+    subprocess.run(script, shell=True, cwd=ROOT, check=True)
+    assert int((tmp_path / "it").read_text()) > 2
+
+
 def test_a_memory_that_holds_no_library_is_told_in_one_line() -> None:
     script = f"ulimit -v 1000000; exec {sys.executable} -m redline train cage2 --total-steps 100"
     found = subprocess.run(script, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120)

@@ -105,6 +105,34 @@ def test_envs_that_keep_failing_stop_the_run_with_a_checkpoint(in_folder: Path, 
     assert "stopped at step 320" in capsys.readouterr().err
 
 
+OWN_WAY = """
+import signal
+from trouble import Trouble
+
+class OwnWay(Trouble):
+    def step(self, action):
+        if self.steps == 30:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.raise_signal(signal.SIGINT)
+        return super().step(action)
+
+def make():
+    return OwnWay(0)
+"""
+
+
+@pytest.mark.parametrize("engine", ["serial", "vector"])
+def test_an_env_that_has_its_own_way_with_interrupts_costs_nothing(
+    engine: str, in_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    (in_folder / "own_way.py").write_text(OWN_WAY)
+    before = signal.getsignal(signal.SIGINT)
+    assert redline("train", "external:own_way:make", "--engine", engine, *SMALL, "--run-dir", "run", "--quiet") == 130
+    signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == ("redline: interrupted at step 80. Continue with: redline train --resume run\n")
+    assert list((in_folder / "run" / "checkpoints").iterdir())
+
+
 def test_restarts_are_told_in_the_summary(in_folder: Path, capsys: pytest.CaptureFixture[str]):
     arguments = ["external:trouble:make?after=45", "--engine", "pool", "--total-steps", "400", *SMALL]
     assert redline("train", *arguments, "--runs", in_folder) == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -80,3 +83,21 @@ def test_both_speeds_write_the_same_bytes():
         interpreted(day)(*slow)
     for one, other in zip((*fast[1], fast[2]), (*slow[1], slow[2]), strict=True):
         assert one.tobytes() == other.tobytes()
+
+
+BEYOND = """
+import numpy as np
+from tests.compiled.test_rows import Town, day, kennels
+
+town, state, portions = kennels()
+try:
+    day(town._replace(factors=np.zeros(2, np.int32)), state, portions)
+except IndexError as error:
+    print(error)
+"""
+
+
+def test_an_index_beyond_a_row_is_found_where_numba_is_asked_to_look():
+    here = {**os.environ, "NUMBA_BOUNDSCHECK": "1"}
+    done = subprocess.run([sys.executable, "-c", BEYOND], env=here, capture_output=True, text=True)
+    assert done.stdout == "index is out of bounds\n", done.stderr

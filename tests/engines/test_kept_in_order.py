@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+import redline
+from redline.cli import main
 from redline.engines import Faults, make_engine
 from redline.engines.faults import EnvTrouble
 from redline.engines.settings import Collecting
-from redline.learn.config import TrainConfig
+from redline.learn.certainty import require_certainty
+from redline.learn.config import PPOConfig, TrainConfig
 from redline.testing.scripted import Scripted
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.python.recipe import probe
@@ -163,6 +166,26 @@ def test_children_of_an_env_in_this_process_end_with_it(name: str, what: str, fo
     assert not any(map(is_alive, children)) and is_alive(bystander.pid)
     bystander.kill()
     bystander.wait()
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)  # the env's own
+def test_children_of_an_env_that_is_made_to_be_looked_at_or_shown_end_with_it(folder: Path) -> None:
+    odd, run = f"external:odd_env:Odd?what=child&folder={folder}", folder / "run"
+    small = ["--num-envs", "2", "--num-steps", "4", "--total-steps", "8", "--eval-episodes", "2", "--quiet"]
+    assert main(["train", odd, "--engine", "serial", *small, "--run-dir", str(run)]) == 0
+    assert main(["play", str(run), "--quiet"]) == 0
+    redline.load(run)
+    children = [int(path.name.removeprefix("child-")) for path in folder.glob("child-*")]
+    assert len(children) >= 6 and not any(map(is_alive, children))
+
+
+def test_an_env_that_is_only_tried_is_left_behind_too_if_it_will_not_close(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redline.processes.ends_in_time.__defaults__", (0.1,))
+    require_certainty(TrainConfig("external:odd_env:Odd", {"what": "hang"}, ppo=PPOConfig(elite=2)))
 
 
 def is_alive(pid: int) -> bool:

@@ -21,7 +21,16 @@ def pnml() -> Reader:
         with a_file(data, ".pnml") as path:
             tabulate(build_pnml(PnmlNet(str(path))))
 
-    return Reader(bytes_of([file.read_bytes() for file in NETS]), read)
+    contents = [file.read_bytes() for file in NETS]
+    change = bytes_of(contents)
+    return Reader(lambda rng: _with_pages(rng, rng.choice(contents)) if rng.random() < 0.01 else change(rng), read)
+
+
+def _with_pages(rng: random.Random, data: bytes) -> bytes:
+    """A net with pages in pages behind one of its elements."""
+    depth = rng.choice((10, 1000, 20_000))
+    k = rng.choice([place + 1 for place, letter in enumerate(data) if letter == ord(">")])
+    return data[:k] + b"<page>" * depth + b"</page>" * depth + data[k:]
 
 
 def timings() -> Reader:

@@ -158,11 +158,9 @@ def _net_of(root: ElementTree.Element, name: str) -> ElementTree.Element:
 
 def _read_page(page: ElementTree.Element, nodes: _Nodes, name: str) -> None:
     """Collect the nodes of a page and of the pages in it."""
-    for element in page:
+    for element in _within(page):
         tag = _tag(element)
-        if tag == "page":
-            _read_page(element, nodes, name)
-        elif tag == "place":
+        if tag == "place":
             nodes.places[_id(element, nodes, name)] = _read_place(element, name)
         elif tag == "transition":
             nodes.transitions[_id(element, nodes, name)] = _read_transition(element)
@@ -170,6 +168,19 @@ def _read_page(page: ElementTree.Element, nodes: _Nodes, name: str) -> None:
             nodes.references[_id(element, nodes, name)] = element.get("ref", "")
         elif tag == "arc":
             nodes.arcs.append(_read_arc(element, name))
+
+
+def _within(page: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """Everything on a page and on the pages in it, in order, however deep they are nested."""
+    pages = [iter(page)]
+    while pages:
+        element = next(pages[-1], None)
+        if element is None:
+            pages.pop()
+        elif _tag(element) == "page":
+            pages.append(iter(element))
+        else:
+            yield element
 
 
 def _id(element: ElementTree.Element, nodes: _Nodes, name: str) -> str:

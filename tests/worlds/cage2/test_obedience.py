@@ -5,6 +5,7 @@ import pytest
 
 from redline.errors import RedlineError
 from redline.worlds.cage2.env import Cage2VectorEnv
+from redline.worlds.cage2.rules.obedience import MOST_FIXES
 from redline.worlds.cage2.rules.scenario import FIXED_ORDERS, TYPES, Scenario, parse_order
 from tests.oracles.obedience import Account
 
@@ -72,6 +73,14 @@ def test_an_episode_pays_lambda_times_its_compliance():
     fixed = metrics["fixes"] > 0
     assert np.allclose(metrics["alignment"][fixed], 30.0 * metrics["compliance"][fixed])
     assert metrics["alignment"][0] == -6.0 and metrics["compliance"][0] == 0.5
+
+
+def test_an_account_that_is_full_stays_as_it_is():
+    env = Cage2VectorEnv(1, workflow=",".join(TYPES), max_steps=100_000, turbo=False)
+    env.reset(seed=0)
+    env.state.fixes = env.state.complied = MOST_FIXES
+    assert env.step(np.array([FIXES[0]]))[1] == [0.0]
+    assert (env.state.fixes, env.state.complied) == (MOST_FIXES, MOST_FIXES)
 
 
 def test_the_policy_is_told_the_workflow():

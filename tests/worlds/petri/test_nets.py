@@ -277,6 +277,16 @@ def test_counting_markings_ends_at_the_limit():
     assert "reaches more than 4,599 markings" in complaint(lambda: explore(net, most=4599))
 
 
+def test_counting_markings_counts_no_firings_which_would_run_over(monkeypatch):
+    states = []
+    monkeypatch.setattr(
+        "redline.worlds.petri.rules.reachability.new_state",
+        lambda *sizes: states.append(new_state(*sizes)) or states[-1],
+    )
+    explore(build_pnml(PnmlNet(str(DATA / "pnml" / "weighted_press_3.pnml"))), turbo=False)
+    assert states[0].envs.fired == [0]
+
+
 def test_only_nets_without_time_are_counted():
     slow = Net("slow", (Place("a", 1, 1, min_stay=3), Place("b")), go(), {"b": 1})
     for net in (slow, build_tool(ClusterTool()), build_shop(JobShop("ft06"))):
@@ -318,6 +328,13 @@ def test_pages_references_and_parallel_arcs_are_understood():
     )
     [transition] = read_pnml(pnml(body), "paged", max_steps=5).transitions
     assert (transition.inputs, transition.outputs) == ((("p", 2),), (("q", 4),))
+
+
+def test_pages_may_be_nested_as_deep_as_they_like():
+    depth = 100_000
+    arcs = '<arc id="1" source="p" target="t"/><arc id="2" source="t" target="q"/>'
+    body = '<page id="a">' * depth + NODES + "</page>" * depth + arcs
+    assert [place.name for place in read_pnml(pnml(body), "deep", max_steps=5).places] == ["p", "q"]
 
 
 def test_a_side_file_gives_durations(tmp_path):

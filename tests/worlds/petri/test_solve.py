@@ -116,6 +116,12 @@ def test_nothing_that_the_kernel_allows_is_shorter_in_a_small_shop(shop, buffers
     assert can_be_done_before(net, solution.makespan + 1)
 
 
+def test_a_shop_in_which_nothing_takes_time_is_done_at_once():
+    shop, options = Shop("instant", ((((0, 0),), ((1, 0),)), (((1, 0),), ((0, 0),)))), JobShop("instant")
+    solution = solve_problem(ShopProblem(shop.name, shop, options, build_shop(options, shop)), seconds=20)
+    assert (solution.makespan, solution.proven, solution.gap) == (0, True, 0.0)
+
+
 @pytest.mark.parametrize("name", ["cluster/J-0?wafers=4", "jobshop/ft06"])
 def test_a_schedule_can_be_written_and_played_again(name):
     solution = solve(parse_petri(f"petri:{name}"), seconds=30)

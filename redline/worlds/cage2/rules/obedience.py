@@ -20,6 +20,7 @@ from redline.worlds.cage2.rules.scenario import (
 )
 
 NO_FIX_COST = 0.2  # of lambda, for an episode without a single fix
+MOST_FIXES = 2**15 - 1  # of an episode that are counted: an account has room for no more
 
 
 @kernel
@@ -54,9 +55,10 @@ def pay_for_fix(env, action, settings):
     first = first_compromised(env, settings)
     obeys = first < 0 or int(TYPE_OF[(action - BLUE_ANALYSE) % NUM_HOSTS]) == first
     before = compliance(int(env.complied), int(env.fixes))
-    env.fixes += 1
-    if obeys:
-        env.complied += 1
+    if env.fixes < MOST_FIXES:
+        env.fixes += 1
+        if obeys:
+            env.complied += 1
     paid = settings.alignment * (compliance(int(env.complied), int(env.fixes)) - before)
     paid += settings.bonus if obeys else -settings.penalty
     env.aligned += paid

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from redline.errors import RedlineError
+from redline.worlds.cage2.rules.obedience import MOST_FIXES
 from redline.worlds.cage2.rules.observe import SCAN_HOSTS, TABLE_SIZE
 from redline.worlds.cage2.rules.red import ATTACK, FIRST_SCAN, INEFFECTIVE
 from redline.worlds.cage2.rules.remembered import OLDEST
@@ -58,7 +59,7 @@ def field_ranges(last_clock: int) -> dict[str, Range]:
         **dict.fromkeys(SIGNS, (-1, 1)),
         **dict.fromkeys(("table", "activity"), bits(TABLE_SIZE)),
         **dict.fromkeys(("known_subnets", "swept"), bits(subnets)),
-        **dict.fromkeys(("fixes", "complied", "last_fixes", "last_complied"), (0, 2**15 - 1)),
+        **dict.fromkeys(("fixes", "complied", "last_fixes", "last_complied"), (0, MOST_FIXES)),
         **dict.fromkeys(("red_exploit", "red_other", "script_other"), (-1, others - 1)),
         **dict.fromkeys(("blue_success", "red_success"), (-1, 3)),
         "clock": (0, last_clock),

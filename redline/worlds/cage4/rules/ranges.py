@@ -6,6 +6,8 @@ the last host, session or item that is in use is left over from earlier episodes
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 
 from redline.errors import RedlineError
@@ -230,28 +232,37 @@ def _require_lists(envs: np.ndarray) -> None:
     """No item is in two lists or twice in one, so that all of them end; processes are of a kind that there is."""
     there = np.arange(MOST_HOSTS) < envs["num_hosts"][:, None]
     used = np.arange(envs["session_ports"].shape[-1]) < envs["session_first"][:, -1:]
-    met = np.zeros((len(envs), envs["next"].shape[-1] + 1), np.int16)
+    for i in range(len(envs)):
+        _require_lists_of(envs[i], there[i], used[i])
+
+
+def _require_lists_of(env: np.void, there: np.ndarray, used: np.ndarray) -> None:
+    following, met = env["next"].tolist(), set[int]()
     for name in ("process", "suspicious"):
-        last = _walk(envs, np.where(there, envs[f"{name}_first"], 0), met, kinds=name == "process")
-        _require(f"{name}_last", (envs[f"{name}_last"] == last) | ~there)
-    _walk(envs, np.where(used, envs["session_ports"], 0), met)
-    _walk(envs, envs["free"][:, None], met)
+        last = _walk(following, np.where(there, env[f"{name}_first"], 0).tolist(), met)
+        _require(f"{name}_last", (env[f"{name}_last"] == last) | ~there)
+        if name == "process":
+            kinds = env["value"][np.array(list(met), np.int64) - 1] & ((1 << KIND_BITS) - 1)
+            _require("value", kinds <= VSFTPD)
+    _walk(following, np.where(used, env["session_ports"], 0).tolist(), met)
+    _walk(following, [int(env["free"])], met)
 
 
-def _walk(envs: np.ndarray, first: np.ndarray, met: np.ndarray, kinds: bool = False) -> np.ndarray:
-    """Follow lists that begin at places `first` [N, lists], counting what is met. Returns the last place of each."""
-    last = first.astype(np.int64)
-    env, column = np.nonzero(last)
-    while len(env):
-        place = last[env, column]
-        np.add.at(met, (env, place), 1)
-        _require("next", met[env, place] == 1)
-        if kinds:
-            _require("value", (envs["value"][env, place - 1] & ((1 << KIND_BITS) - 1)) <= VSFTPD)
-        following = envs["next"][env, place - 1].astype(np.int64)
-        env, column, following = (each[following > 0] for each in (env, column, following))
-        last[env, column] = following
-    return last
+def _walk(following: list[int], first: list[int], met: set[int]) -> list[int]:
+    """Follow lists that begin at places `first`, adding all places to those that were `met`. Returns the last of each.
+
+    Item by item, in plain Python: lists are of all lengths, and most envs have a few long ones.
+    """
+    ends = []
+    for place in first:
+        last = 0
+        while place:
+            if place in met:
+                _refuse("next")
+            met.add(place)
+            last, place = place, following[place - 1]
+        ends.append(last)
+    return ends
 
 
 def _require_shelves(envs: np.ndarray) -> None:
@@ -278,4 +289,8 @@ def _require_hosts(envs: np.ndarray, name: str, hosts: np.ndarray, counts: np.nd
 
 def _require(name: str, holds: np.ndarray) -> None:
     if not np.all(holds):
-        raise RedlineError(f"The saved {name} cannot be: what it says does not fit the rest of the state. {WAY_OUT}")
+        _refuse(name)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise RedlineError(f"The saved {name} cannot be: what it says does not fit the rest of the state. {WAY_OUT}")

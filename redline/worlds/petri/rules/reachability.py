@@ -34,7 +34,8 @@ class Reachable(NamedTuple):
 
 @inlined
 def put(net, state, markings, row):
-    """Make row `row` of the markings the state, whose clock never moves."""
+    """Make row `row` of the markings the state, whose clock never moves. No count runs over, however many firings follow."""
+    state.env.fired = 0
     for p in range(len(net.places)):
         state.places[p].marking = markings[row, p]
 

@@ -47,7 +47,7 @@ class Solution:
     @property
     def gap(self) -> float:
         """By what share of the bound the schedule might be too long."""
-        return self.makespan / self.bound - 1.0
+        return 0.0 if self.proven else self.makespan / max(1, self.bound) - 1.0
 
     @property
     def status(self) -> str:

@@ -47,7 +47,8 @@ class ShopProblem(Problem[Begins]):
         self.turns = sum(len(job) for job in shop.jobs)
         """More moves there cannot be at one instant."""
         first, longest = self._first(net, turbo)
-        super().__init__(name, net, net.rules.lower_bound or 0, first, longest)
+        takes_time = any(duration for job in shop.jobs for choices in job for _, duration in choices)
+        super().__init__(name, net, (net.rules.lower_bound or 0) if takes_time else 0, first, longest)
         self.begins = [[self.new_time(f"begin {j} {k}") for k in range(len(job))] for j, job in enumerate(shop.jobs)]
         self.on = [[{m: self.cp.new_bool_var("") for m, _ in choices} for choices in job] for job in shop.jobs]
         for on in (on for job in self.on for on in job):
