@@ -23,7 +23,7 @@ def make_writable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr.fileno() == 2:
+    if isinstance(sys.stderr, io.TextIOWrapper) and _descriptor(sys.stderr) == 2:
         sys.stderr.flush()
         sys.stderr = _forgiving(sys.stderr)
 
@@ -75,7 +75,9 @@ def kept_clean(wanted: bool) -> Iterator[None]:
         return
     given = sys.stdout
     with contextlib.ExitStack() as undo:
-        _answers = undo.enter_context(_apart(given)) if _is_descriptor(given) else given
+        _answers = (
+            undo.enter_context(_apart(given)) if (_descriptor(given), _descriptor(sys.stderr)) == (1, 2) else given
+        )
         undo.enter_context(contextlib.redirect_stdout(sys.stderr))
         try:
             yield
@@ -83,11 +85,12 @@ def kept_clean(wanted: bool) -> Iterator[None]:
             _answers = None
 
 
-def _is_descriptor(stream: TextIO) -> bool:
+def _descriptor(stream: TextIO) -> int | None:
+    """The number of the file behind a stream, if there is one: a program that calls us may have put anything there."""
     try:
-        return stream.fileno() == 1 and sys.stderr.fileno() == 2
+        return stream.fileno()
     except (OSError, ValueError):
-        return False
+        return None
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -147,3 +148,12 @@ def test_names_in_a_list_of_runs_stand_for_themselves(tmp_path: Path, capsys: py
     Run.at(tmp_path / "pa[/b]th [x]", {"env": "cage2"})
     assert main(["runs", str(tmp_path)]) == 0
     assert "pa[/b]th [x]" in capsys.readouterr().out
+
+
+def test_a_program_may_have_any_stream_in_the_place_of_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one without a descriptor, as programs that run tests put there."""
+    error = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    monkeypatch.setattr(sys, "stderr", error)
+    assert main(["trian"]) == 2
+    error.flush()
+    assert b"Did you mean 'train'?" in error.buffer.getvalue()  # type: ignore[attr-defined]

@@ -138,14 +138,14 @@ def test_a_plan_goes_back_to_an_earlier_policy_and_does_a_broken_off_adoption_ag
     folder = tmp_path / "run"
     assert train(folder, "--preset", "champion", "--total-steps", "640", "--eval-episodes", "0") == 0
     done = Run.open(folder).read_json("stages.json")["stages"]
-    assert [each["folder"] for each in done if each["kind"] == "adopt"] == ["9-adopt", "13-adopt"]
-    assert [stage.back_to for stage in champion(TrainConfig("cage2")) if stage.back_to] == [4, 9]
+    assert [each["folder"] for each in done if each["kind"] == "adopt"] == ["11-adopt", "18-adopt"]
+    assert [stage.back_to for stage in champion(TrainConfig("cage2")) if stage.back_to] == [4, 11]
     before, whole = weights(folder / "stages" / "4-again" / RESULT), weights(folder)
-    if not done[8]["kept"]:
-        adopted = weights(folder / "stages" / "9-adopt" / RESULT)
+    if not done[10]["kept"]:
+        adopted = weights(folder / "stages" / "11-adopt" / RESULT)
         assert all((adopted[name] == array).all() for name, array in before.items())
-    cut(folder, 8)
-    (folder / "stages" / "9-adopt").mkdir()  # broken off
+    cut(folder, 10)
+    (folder / "stages" / "11-adopt").mkdir()  # broken off
     assert main(["train", "--resume", str(folder), "--quiet", "--eval-episodes", "0"]) == 0
     assert all((weights(folder)[name] == array).all() for name, array in whole.items())
 
@@ -154,7 +154,7 @@ def test_the_experts_of_a_plan_meet_one_red_each_and_all_else_meets_both():
     stages = champion(TrainConfig("cage2"))
     reds = [stage.config.env_options["red_agent"] for stage in stages]
     both, one, other = "B_lineAgent,RedMeanderAgent", "B_lineAgent", "RedMeanderAgent"
-    assert reds == [both] * 4 + [one] * 4 + [both] + [other] * 3 + [both] * 2
+    assert reds == [both] * 4 + [one] * 6 + [both] + [other] * 6 + [both] * 2
 
 
 def test_ctrl_c_says_how_to_go_on_and_that_ends_where_it_would_have(run, tmp_path):
