@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import redline
-from redline.cli import main
 from redline.engines import Faults, make_engine
 from redline.engines.faults import EnvTrouble
 from redline.engines.settings import Collecting
@@ -168,17 +166,33 @@ def test_children_of_an_env_in_this_process_end_with_it(name: str, what: str, fo
     bystander.wait()
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
-)  # the env's own
 def test_children_of_an_env_that_is_made_to_be_looked_at_or_shown_end_with_it(folder: Path) -> None:
     odd, run = f"external:odd_env:Odd?what=child&folder={folder}", folder / "run"
     small = ["--num-envs", "2", "--num-steps", "4", "--total-steps", "8", "--eval-episodes", "2", "--quiet"]
-    assert main(["train", odd, "--engine", "serial", *small, "--run-dir", str(run)]) == 0
-    assert main(["play", str(run), "--quiet"]) == 0
-    redline.load(run)
-    children = [int(path.name.removeprefix("child-")) for path in folder.glob("child-*")]
-    assert len(children) >= 6 and not any(map(is_alive, children))
+    train = ["train", odd, "--engine", "serial", *small, "--run-dir", str(run)]
+    program = f"""
+import time, redline
+from redline.cli import main
+assert main({train!r}) == 0
+assert main(["play", {str(run)!r}, "--quiet"]) == 0
+redline.load({str(run)!r})
+print("all over", flush=True)
+time.sleep(60)
+"""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert any(line == "all over\n" for line in process.stdout)
+            children = [int(path.name.removeprefix("child-")) for path in folder.glob("child-*")]
+            deadline = time.monotonic() + 10
+            while any(map(is_alive, children)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert len(children) >= 6 and not any(map(is_alive, children))
+        finally:
+            process.kill()
 
 
 def test_an_env_that_is_only_tried_is_left_behind_too_if_it_will_not_close(
