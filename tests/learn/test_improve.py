@@ -116,7 +116,7 @@ def spoil(progress: dict, arrays: dict[str, np.ndarray], how: str) -> None:
     elif how == "nothing known":
         progress.clear()
     else:
-        name = next(iter(arrays))
+        name = max(arrays, key=lambda each: arrays[each].size)  # one with rows to leave out
         arrays[name] = arrays[name] * np.nan if how == "no numbers" else arrays[name][:1]
 
 
