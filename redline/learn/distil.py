@@ -11,18 +11,16 @@ from redline.learn.adam import adam_for
 from redline.learn.batch import Minibatch
 from redline.learn.gradient import ByHand, Table, way_for
 from redline.learn.heads.categorical import MASKED
-from redline.learn.imitation import IMITATING
+from redline.learn.imitation import ALONE, IMITATING
 from redline.learn.improvement import Switch
 from redline.learn.moments import Moments
 from redline.learn.policy import Policy
-from redline.threads import Crew
 
 SAMPLE = 1024
 """Information states that are taught at a time, beside those that have changed."""
 DECIDED = 0.9
 """The probability that an action gets which turned out better."""
 RATE = 2e-3
-ALONE = Crew(1, "distillation")
 
 
 class Lessons(NamedTuple):
