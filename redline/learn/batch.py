@@ -9,6 +9,7 @@ pairs, each with its sums. Its loss is the loss of all its steps, added up in an
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
@@ -39,16 +40,22 @@ class Minibatch(NamedTuple, Generic[Array]):
 
 
 def parts(batch: Minibatch[np.ndarray], size: int) -> Iterator[Minibatch[np.ndarray]]:
-    """The batch in parts of at most `size` observations. Their losses and gradients add up to those of the whole."""
-    if len(batch.rows) <= size:
+    """The batch in parts of at most `size` observations. Their losses and gradients add up to those of the whole.
+
+    They are about as large as each other and even in number, so that two threads are done at the same time.
+    """
+    count = len(batch.rows)
+    if 2 * count <= size:
         yield batch
         return
+    even = 2 * -(-count // (2 * size))
+    bounds = np.linspace(0, count, min(even, count) + 1).astype(int).tolist()
     in_order = bool((batch.pair_rows[1:] >= batch.pair_rows[:-1]).all())  # their parts need no copies then
     order = None if in_order else np.argsort(batch.pair_rows, kind="stable")
     pair_rows = batch.pair_rows if order is None else batch.pair_rows[order]
-    for first in range(0, len(batch.rows), size):
-        part = slice(first, first + size)
-        within = slice(*np.searchsorted(pair_rows, (first, first + size)))
+    for first, beyond in itertools.pairwise(bounds):
+        part = slice(first, beyond)
+        within = slice(*np.searchsorted(pair_rows, (first, beyond)))
         pairs: slice | np.ndarray = within if order is None else order[within]
         yield batch._replace(
             rows=batch.rows[part],

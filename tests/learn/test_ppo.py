@@ -485,6 +485,19 @@ def test_parts_of_a_batch_hold_each_observation_with_its_pairs():
     assert first.num_steps == second.num_steps == 4
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"), [(1, [1] * 11), (2, [1, *[2] * 5]), (4, [2, 3, 3, 3]), (10, [5, 6]), (20, [5, 6]), (22, [11])]
+)
+def test_parts_are_about_as_large_as_each_other_and_even_in_number(size, expected):
+    steps = np.arange(11.0, dtype=np.float32)
+    batch = plain_batch(
+        Steps(np.arange(11, dtype=np.int32), np.zeros(11, np.int64), steps, steps, steps), np.arange(11)
+    )
+    found = list(parts(batch, size))
+    assert sorted(len(each.rows) for each in found) == sorted(expected)
+    assert np.concatenate([each.rows for each in found]).tolist() == list(range(11))
+
+
 # Reuse
 
 
