@@ -46,7 +46,7 @@ def preset_of(name: str, command: Any, given: frozenset[str], query: dict[str, A
     first = next(iter(presets.values()), None)
     if first is None or "preset" in given or _training_given(command, given) - OPEN:
         return None
-    return first if {*_options(command, given, query)} <= {*first.takes} else None
+    return first if {*_options(command, given, query)} <= {*first.unasked} else None
 
 
 def _refuse(preset: Preset, command: Any, given: frozenset[str], query: dict[str, Any]) -> None:

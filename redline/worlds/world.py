@@ -95,6 +95,8 @@ class Preset:
     """The stages, from what was asked for: the env with the options that were given, a seed, threads."""
     takes: tuple[str, ...] = ()
     """Options of the env that it leaves open."""
+    unasked: tuple[str, ...] = ()
+    """Those of them beside which a world's first preset is followed where none is named."""
     grade: Callable[[Trained, int, int], Answer] | None = None
     """The score at its end, where that is another than the world's."""
 

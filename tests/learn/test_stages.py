@@ -50,7 +50,7 @@ def test_a_plan_leaves_a_run_with_a_policy_a_score_and_a_report(run):
     assert "Stages" in page
     assert "1-table" in page
     kinds = [(each["name"], each["kind"]) for each in run.read_json("stages.json")["stages"]]
-    assert kinds == [("table", "ppo"), ("memory", "ppo"), ("improve", "improve"), ("polish", "ppo")]
+    assert kinds == [("table", "ppo"), ("memory", "ppo"), ("try", "ppo"), ("improve", "improve"), ("polish", "ppo")]
 
 
 def test_a_loss_that_is_not_finite_ends_a_plan_with_one_line_that_names_the_last_good_checkpoint(
@@ -212,7 +212,7 @@ def test_a_plan_that_was_interrupted_while_it_was_scored_is_scored_when_it_goes_
         (["--preset", "chompion"], "champion"),
         (["--preset", "champion", "--learning-rate", "0.1"], "--learning-rate"),
         (["--preset", "champion", "--tidy", "0.1"], "--tidy"),
-        (["--preset", "short", "--red-agent", "RedMeanderAgent"], "--red-agent"),
+        (["--preset", "short", "--actions", "reduced"], "--actions"),
     ],
 )
 def test_what_a_preset_cannot_do_is_said_in_one_line(options, words, capsys):
@@ -227,10 +227,17 @@ def test_a_world_without_presets_says_so(capsys):
     assert "no presets" in capsys.readouterr().err
 
 
-def test_settings_of_ones_own_are_trained_with_by_ppo_alone(tmp_path):
+@pytest.mark.parametrize("own", [[], ["--red-agent", "RedMeanderAgent"]])
+def test_settings_of_ones_own_are_trained_with_by_ppo_alone(own, tmp_path):
     small = ["--num-envs", "4", "--num-steps", "8", "--total-steps", "32", "--eval-episodes", "0", "--quiet"]
-    assert main(["train", "cage2", *small, "--run-dir", str(tmp_path / "run")]) == 0
+    assert main(["train", "cage2", *small, *own, "--run-dir", str(tmp_path / "run")]) == 0
     assert "stages" not in Run.open(tmp_path / "run").config
+
+
+def test_a_preset_that_is_named_takes_options_of_the_env(tmp_path):
+    assert train(tmp_path / "run", "--forget", "age", "--red-agent", "RedMeanderAgent", "--eval-episodes", "0") == 0
+    options = [each["config"]["env_options"] for each in Run.open(tmp_path / "run").config["stages"]]
+    assert {(each["forget"], each["red_agent"]) for each in options} == {("age", "RedMeanderAgent")}
 
 
 def test_the_first_preset_is_the_short_one():

@@ -54,6 +54,17 @@ def test_the_world_tells_the_score_in_its_own_words(tmp_path: Path):
     assert headings(run) == ["In short", "Score", "Learning", "Where the time went", "Settings"]
     cells = Outline((run.path / "report.html").read_text()).inside("td")
     assert cells[:6] == ["leaderboard", "B_lineAgent", "100", "−18.25", "± 0.50", "64"]
+    assert "sum" not in cells
+
+
+def test_scores_of_several_settings_are_added_up_beside_the_published_ones(tmp_path: Path):
+    run = make_run(tmp_path / "run", "cage2")
+    found = [score(rules="leaderboard", red_agent="B_lineAgent", length=length)["scores"][0] for length in (30, 50)]
+    run.write_json(SCORES, {"scores": found})
+    write_report(run)
+    cells = Outline((run.path / "report.html").read_text()).inside("td")
+    first = cells.index("sum")
+    assert cells[first - 1 : first + 3] == ["leaderboard", "sum", "−36.50", "−9.88"]  # Cardiff: −3.47 and −6.41
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "a-package-that-is-gone:env"])

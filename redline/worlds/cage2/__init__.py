@@ -9,6 +9,8 @@ from redline.worlds.world import Answer, GymnasiumId, Named, Original, Preset, W
 _HERE = "redline.worlds.cage2"
 _CHAMPIONS = Path(__file__).parent / "champions"
 _PROTOCOL: Named[Callable[..., Answer]] = Named(f"{_HERE}.protocol:grade_protocol")
+_LEFT_OPEN = ("rules", "red_agent", "observation", "forget", "wrapper", "green_agent")
+"""Options that the presets leave open."""
 
 CAGE2 = World(
     name="cage2",
@@ -24,13 +26,14 @@ CAGE2 = World(
         "short": Preset(
             "one defender against both Reds, better than the published board, in two minutes",
             Named(f"{_HERE}.presets:short"),
-            takes=("rules",),
+            takes=_LEFT_OPEN,
+            unasked=("rules",),
             grade=_PROTOCOL,
         ),
         "champion": Preset(
             "the same, as good as we know how to make it, in ten minutes",
             Named(f"{_HERE}.presets:champion"),
-            takes=("rules", "red_agent", "observation", "forget", "wrapper", "green_agent"),
+            takes=_LEFT_OPEN,
             grade=_PROTOCOL,
         ),
     },

@@ -20,7 +20,18 @@ def sections(run: Run) -> list[Section]:
         return []
     board = [name for name in PUBLISHED if any(_published(name, score) is not None for score in scores)]
     lines = [[*_line(score), *(_shown(_published(name, score)) for name in board)] for score in scores]
+    for rules in dict.fromkeys(score["rules"] for score in scores):
+        lines += _sum([score for score in scores if score["rules"] == rules], board)
     return [Section("Score", table([*HEADERS, *board], lines) + note(COMPARE_WITH))]
+
+
+def _sum(scores: list[dict[str, Any]], board: list[str]) -> list[list[object]]:
+    """What all settings of a rule set come to together, as the board counts it; nothing where there is only one."""
+    if len(scores) == 1:
+        return []
+    published = (fixed(sum(_published(name, score) or 0.0 for score in scores)) for name in board)
+    ours = fixed(sum(score["mean"] for score in scores))
+    return [[scores[0]["rules"], "sum", "", ours, "", "", *published]]
 
 
 def _is_ours(score: dict[str, Any]) -> bool:
