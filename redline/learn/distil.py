@@ -9,7 +9,7 @@ import numpy as np
 
 from redline.learn.adam import adam_for
 from redline.learn.batch import Minibatch
-from redline.learn.gradient import ByHand, Table, way_for
+from redline.learn.gradient import ByHand, Table, way_for, write_sum
 from redline.learn.heads.categorical import MASKED
 from redline.learn.imitation import ALONE, IMITATING
 from redline.learn.improvement import Switch
@@ -87,11 +87,7 @@ def _write_by_hand(policy: Policy, way: ByHand, lessons: Lessons, table: Table[n
         table,
         ALONE,
     )  # fmt: skip
-    policy.gradient.fill(0)
-    grad = np.empty_like(policy.gradient)
-    for piece in pieces:
-        way.write(piece, policy.vector, grad, IMITATING)
-        np.add(policy.gradient, grad, out=policy.gradient)
+    write_sum(way, pieces, policy, IMITATING)
 
 
 def _write_by_autograd(policy: Policy, lessons: Lessons, table: Table[np.ndarray], chosen: np.ndarray) -> None:

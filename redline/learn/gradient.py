@@ -63,6 +63,15 @@ def way_for(policy: Policy) -> ByHand | None:
     return by_hand_way(policy) if policy.by_hand else None
 
 
+def write_sum(way: ByHand, pieces: list[Piece], policy: Policy, config: PPOConfig) -> None:
+    """Write the gradient of all pieces together to the policy's, one after the other."""
+    policy.gradient.fill(0)
+    gradient = np.empty_like(policy.gradient)
+    for piece in pieces:
+        way.write(piece, policy.vector, gradient, config)
+        np.add(policy.gradient, gradient, out=policy.gradient)
+
+
 class InOneCall:
     """Everything in one compiled call."""
 

@@ -12,7 +12,7 @@ from redline.learn.batch import Minibatch
 from redline.learn.config import PPOConfig
 from redline.learn.distinct import Distinct, words_of
 from redline.learn.elite import Episode
-from redline.learn.gradient import ByHand, Piece, Table, way_for
+from redline.learn.gradient import ByHand, Piece, Table, way_for, write_sum
 from redline.learn.heads.categorical import Categorical
 from redline.learn.heads.head import Distribution
 from redline.learn.policy import Policy
@@ -50,10 +50,10 @@ class Demonstrations:
     def __len__(self) -> int:
         return len(self._actions)
 
-    def piece(
+    def pieces(
         self, way: ByHand, policy: Policy, weight: float, unit: float, rng: np.random.Generator
-    ) -> tuple[Piece, float]:
-        """Imitating some of the steps, as a piece of a batch for `way`; and how surprising they are.
+    ) -> tuple[list[Piece], float]:
+        """Imitating some of the steps, as pieces of a batch for `way`; and how surprising they are.
 
         A step counts by how much more it came to than the policy expects of it, in the unit of its expectations
         (Oh et al., 2018): once the policy does as well by itself, it is free to try something else.
@@ -61,8 +61,8 @@ class Demonstrations:
         chosen = self._some(rng)
         rows, places, log_probs, values = self._asked(policy, chosen)
         better = np.maximum(self._to_go[chosen] / np.float32(unit) - values[places], 0) + np.float32(self._resolve)
-        piece = self._piece(way, chosen, rows, places, log_probs, np.float32(weight) * better)
-        return piece, float(-log_probs.mean())
+        pieces = self._pieces(way, chosen, rows, places, log_probs, np.float32(weight) * better)
+        return pieces, float(-log_probs.mean())
 
     def add_gradient(self, policy: Policy, weight: float, unit: float, rng: np.random.Generator) -> float:
         """Add the gradient of imitating some of the steps to that of the weights, by autograd. Returns likewise."""
@@ -83,8 +83,8 @@ class Demonstrations:
             self._surprise(policy, chosen)[0].mean().backward()
             return
         rows, places, log_probs, _ = self._asked(policy, chosen)
-        piece = self._piece(way, chosen, rows, places, log_probs, np.ones(len(chosen), np.float32))
-        way.write(piece, policy.vector, policy.gradient, IMITATING)
+        pieces = self._pieces(way, chosen, rows, places, log_probs, np.ones(len(chosen), np.float32))
+        write_sum(way, pieces, policy, IMITATING)
 
     def _some(self, rng: np.random.Generator) -> np.ndarray:
         return rng.integers(0, len(self), min(SAMPLE, len(self)))
@@ -106,17 +106,17 @@ class Demonstrations:
             log_probs = distribution.log_probs(torch.from_numpy(places), torch.from_numpy(self._actions[chosen]))
             return rows, places, log_probs.numpy(), known.numpy()
 
-    def _piece(
+    def _pieces(
         self, way: ByHand, chosen: np.ndarray, rows: np.ndarray, places: np.ndarray, log_probs: np.ndarray,
         worth: np.ndarray,
-    ) -> Piece:  # fmt: skip
+    ) -> list[Piece]:  # fmt: skip
         """The chosen steps as gains under the policy as it is: the slope of PPO's objective is that of imitation there.
 
         No step counts as visited, so that values and entropies are left alone.
         """
         order = np.argsort(places, kind="stable")
         nothing, none = np.zeros(len(rows), np.float32), np.zeros(len(chosen), np.float32)
-        (piece,) = way.pieces(
+        return way.pieces(
             Minibatch(
                 rows=rows, visits=nothing, mean_returns=nothing, spread=0.0, pair_rows=places[order],
                 pair_actions=self._actions[chosen[order]], pair_log_probs=log_probs[order], pair_visits=none,
@@ -125,7 +125,6 @@ class Demonstrations:
             self._table,
             ALONE,
         )  # fmt: skip
-        return piece
 
     def _surprise(self, policy: Policy, chosen: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """How unlikely the policy holds the chosen steps' actions to be (-log p), and the values of their states."""

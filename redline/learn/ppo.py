@@ -90,11 +90,11 @@ class PPO:
         losses: list[Loss[float]] = []
         imitation = float("nan")
         for batch in lesson.batches:
-            beside = None
+            beside: list[Piece] = []
             if models is not None and self._way is not None:
                 with watch.span("imitate"):
                     unit = self.scale.unit / config.reward_scale
-                    beside, imitation = models.piece(self._way, self.policy, config.imitation, unit, self._rng)
+                    beside, imitation = models.pieces(self._way, self.policy, config.imitation, unit, self._rng)
             if self._way is None:
                 assert autograd is not None
                 loss = autograd(batch, watch)
@@ -105,7 +105,7 @@ class PPO:
             self._adapt(loss.kl)
             if config.target_kl is not None and loss.kl > config.target_kl:
                 break
-            if models is not None and beside is None:
+            if models is not None and self._way is None:
                 with watch.span("imitate"):
                     unit = self.scale.unit / config.reward_scale
                     imitation = models.add_gradient(self.policy, config.imitation, unit, self._rng)
@@ -280,9 +280,9 @@ class PPO:
         return Autograd(self.policy, table, self._settings).write
 
     def _gradient(
-        self, way: ByHand, batch: _Batch, table: Table[np.ndarray], watch: Stopwatch, beside: Piece | None
+        self, way: ByHand, batch: _Batch, table: Table[np.ndarray], watch: Stopwatch, beside: list[Piece]
     ) -> Loss[float]:
-        """Leaves the batch's gradient in the policy's, with that of a piece `beside` it; returns the batch's loss."""
+        """Leaves the batch's gradient in the policy's, with that of pieces `beside` it; returns the batch's loss."""
         assert isinstance(batch, Minibatch), "what remembers learns by autograd"
         if self._cut is None or self._cut[0] is not batch:  # the same in every epoch, if there are no minibatches
             with watch.span("batch"):
@@ -290,17 +290,17 @@ class PPO:
         with watch.span("gradient"):
             return self._gradient_by_hand(way, self._cut[1], watch, beside)
 
-    def _gradient_by_hand(self, way: ByHand, batch: list[Piece], watch: Stopwatch, beside: Piece | None) -> Loss[float]:
+    def _gradient_by_hand(self, way: ByHand, batch: list[Piece], watch: Stopwatch, beside: list[Piece]) -> Loss[float]:
         """Each piece gets a gradient of its own and these are added in order, so that threads change nothing but the time.
 
         The watch is told how long the threads were at the loss and at its gradient, on average, and at what stands
         `beside` the batch.
         """
-        pieces = batch if beside is None else [*batch, beside]
+        pieces = [*batch, *beside]
         weights, gradient, config = self.policy.vector, self.policy.gradient, self._settings
         single = len(pieces) == 1
         grads = gradient[None] if single else self._room_for(len(pieces))
-        settings = [config] * len(batch) + [IMITATING]
+        settings = [config] * len(batch) + [IMITATING] * len(beside)
 
         def write(k: int) -> TimedLoss:
             return way.write(pieces[k], weights, grads[k], settings[k])
@@ -309,8 +309,9 @@ class PPO:
         if not single:
             np.add.reduce(grads, axis=0, out=gradient)
         at_work = min(self._crew.threads, len(pieces))
-        if beside is not None:
-            watch.credit("imitate", sum(found.pop()[1:]) / at_work)
+        if beside:
+            watch.credit("imitate", sum(sum(each[1:]) for each in found[len(batch) :]) / at_work)
+        found = found[: len(batch)]
         spent = zip(*(each[1:] for each in found), strict=True)
         for name, nanoseconds in zip(("loss", "backward", "both"), spent, strict=True):
             if any(nanoseconds):

@@ -14,7 +14,7 @@ from redline.errors import RedlineError
 from redline.learn import imitation
 from redline.learn.config import PPOConfig, TrainConfig, recipe
 from redline.learn.elite import Episode
-from redline.learn.gradient import way_for
+from redline.learn.gradient import InOneCall, way_for, write_sum
 from redline.learn.heads.categorical import Categorical
 from redline.learn.imitation import DECIDE, IMITATING, Demonstrations, clone, models, settle
 from redline.learn.policy import Policy
@@ -60,20 +60,22 @@ def test_a_step_counts_by_how_much_better_it_was_than_expected():
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"], ids=["in one call", "by torch"])
 @pytest.mark.parametrize("resolve", [0.0, 5.0])
-def test_imitation_by_hand_is_imitation_by_autograd(activation, resolve):
+@pytest.mark.parametrize(("size", "count"), [(100, 1), (50, 2), (10, 6)])
+def test_imitation_by_hand_is_imitation_by_autograd(activation, resolve, size, count, monkeypatch):
     torch.manual_seed(0)
     policy, unit, weight = Policy(plain((20,), np.float32), Categorical(7), (16, 9), activation=activation), 2.0, 0.3
     shown = [episode(policy), episode(policy, 20, seed=1), episode(policy)]  # of which two see the same
     model = Demonstrations(policy, shown, gamma=0.9, resolve=resolve)
     policy.weights.grad.zero_()
     surprise = model.add_gradient(policy, weight, unit, Everything(len(model)))
-    way = way_for(policy)
-    piece, found_surprise = model.piece(way, policy, weight, unit, Everything(len(model)))
-    found = np.full_like(policy.vector, np.nan)
-    way.write(piece, policy.vector, found, IMITATING)
-    assert len(piece.batch.rows) == 50 < len(model)
+    way, expected = way_for(policy), policy.gradient.copy()
+    monkeypatch.setattr(type(way), "PIECE", size)
+    pieces, found_surprise = model.pieces(way, policy, weight, unit, Everything(len(model)))
+    write_sum(way, pieces, policy, IMITATING)
+    assert len(pieces) == count
+    assert sum(len(piece.batch.rows) for piece in pieces) == 50 < len(model)
     assert found_surprise == pytest.approx(surprise, rel=1e-5)
-    np.testing.assert_allclose(found, policy.gradient, rtol=1e-4, atol=1e-6 * np.abs(found).max())
+    np.testing.assert_allclose(policy.gradient, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
 
 
 def test_cloning_by_hand_is_cloning_by_autograd():
@@ -86,9 +88,10 @@ def test_cloning_by_hand_is_cloning_by_autograd():
     torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("by_hand", [True, False])
-def test_an_update_imitates_beside_every_batch(by_hand):
+@pytest.mark.parametrize(("by_hand", "size"), [(True, 512), (True, 8), (False, 512)])
+def test_an_update_imitates_beside_every_batch(by_hand, size, monkeypatch):
     """The gradient of an update with models is that without them and that of imitation added up."""
+    monkeypatch.setattr(InOneCall, "PIECE", size)
     config, found = PPOConfig(learning_rate=0.0, epochs=1, max_grad_norm=1e9, imitation=0.7, clip=0.0), []
     for shown in (False, True):
         policy = make_policy()
