@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 
 MOST_NAMES = 12
+MOST_WORDS = 2000
+"""Letters of what somebody else's code has to say."""
 
 
 class RedlineError(Exception):
@@ -28,6 +30,15 @@ def written_out(text: str, kept: str = "") -> str:
         letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+def told_by(error: BaseException) -> str:
+    """An error of somebody else's code in one line, which may be long, or fail itself."""
+    try:
+        words = str(error)
+    except Exception:
+        words = "(its words raise an error themselves)"
+    return f"{type(error).__name__}: {words}".split("\n")[0][:MOST_WORDS]
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> RedlineError:

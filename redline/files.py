@@ -73,7 +73,7 @@ def make_folder(path: Path) -> None:
 def replace_file(path: Path, data: bytes) -> None:
     """Give `path` new content in one stroke. On failure the old content stands. A device is written to, not replaced."""
     if path.exists() and not path.is_file():
-        path.write_bytes(data)
+        _write_to_device(path, data)
         return
     draft = path.with_name(f".{path.name}.tmp")
     try:
@@ -84,6 +84,14 @@ def replace_file(path: Path, data: bytes) -> None:
             draft.unlink()
         raise
     sync_folder(path.parent)
+
+
+def _write_to_device(path: Path, data: bytes) -> None:
+    """Write to a device, or to a pipe that somebody reads: whoever opens another one waits for ever."""
+    device = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    os.set_blocking(device, True)
+    with open(device, "wb") as file:
+        file.write(data)
 
 
 def write_synced(path: Path, data: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 
 from redline.errors import RedlineError
-from redline.files import guarded, read_if_there, replace_file, warn_on_stderr
+from redline.files import guarded, plain_file, read_if_there, replace_file, warn_on_stderr
 
 FLUSH_SECONDS = 2.0
 MAX_WAITING_ROWS = 10_000
@@ -98,7 +98,7 @@ class MetricsLog:
 
     def _write(self, sync: bool) -> None:
         self._take_in_new_columns()
-        with self.path.open("ab") as file:
+        with plain_file(self.path).open("ab") as file:
             start = min(file.tell(), self._size)
             file.truncate(start)
             data = self._encode_waiting(with_header=start == 0)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from redline.errors import RedlineError
-from redline.files import encode_json, make_folder, reason, replace_file, sync_folder
+from redline.files import encode_json, make_folder, plain_file, reason, replace_file, sync_folder
 from redline.signature import signed
 
 CONFIG = "config.json"
@@ -177,7 +177,7 @@ class Run:
 
     def write_json(self, name: str, value: object) -> None:
         """Write `name` in one stroke: readers find the old content or the new, even after a power cut."""
-        replace_file(self.path / name, encode_json(value))
+        replace_file(plain_file(self.path / name), encode_json(value))
 
     def read_json(self, name: str) -> Any:
         """The value that `write_json` wrote. Tuples have become lists."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,11 +28,11 @@ from redline.worlds.registry import world_of
 from redline.worlds.world import Say
 
 if TYPE_CHECKING:
-    from redline.learn.sweeping import Job
+    from redline.learn.sweeping import Job, Span
 
 SWEEP = "sweep.json"
 PAGE = "compare.html"
-RANGE, MOST_SEEDS = "..", 10_000
+RANGE, MOST_SEEDS, MOST_CHOICES = "..", 10_000, 10_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,16 @@ class Sweep:
         for name in ("random", "parallel"):
             if getattr(self, name) is not None:
                 at_least(1, **{name: getattr(self, name)})
+        if self.random is not None:
+            _require_few(self.random)
+
+
+def _require_few(choices: int) -> None:
+    """Refuse more choices of settings than anybody could try."""
+    if choices > MOST_CHOICES:
+        raise RedlineError(
+            f"{choices:,} choices of settings are more than {MOST_CHOICES:,}. Try fewer values, or --random 8."
+        )
 
 
 def run(arguments: list[str]) -> int:
@@ -177,6 +188,8 @@ def _begin(name: str, axes: dict[str, str], command: Any, options: dict[str, Any
     whole = {**command.training.env_options, **options, **_changed_options(command)}
     base = dataclasses.replace(command.training, env_options=whole)
     values = {axis: _values(axis, text, command, sweep.random is not None) for axis, text in axes.items()}
+    if sweep.random is None:
+        _require_few(math.prod(map(len, values.values())))
     chosen = grid(values) if sweep.random is None else draw_points(values, sweep.random, base.seed)
     configs = [prepared(_point(base, settings, command), frozenset(axes), lambda text: None) for settings in chosen]
     for config in configs:
@@ -212,8 +225,6 @@ def _changed_options(command: Any) -> dict[str, Any]:
 
 def _values(axis: str, text: str, command: Any, random: bool) -> Any:
     """The values of an option, each as its type has it."""
-    from redline.learn.sweeping import Span
-
     known = {argument.field: argument for part in _parts(command) for argument in arguments_of(type(part), part)}
     if axis not in known:
         raise RedlineError(f"sweep has no option --{axis.replace('_', '-')} to vary. See redline train --help.")
@@ -223,10 +234,22 @@ def _values(axis: str, text: str, command: Any, random: bool) -> Any:
             raise RedlineError(
                 f"--{axis.replace('_', '-')} {text} is a range, from which --random draws. Add --random 8."
             )
-        low, _, high = text.partition(RANGE)
-        return Span(float(low), float(high), int in argument.kinds)
+        return _span(argument, text)
     separator = ";" if ";" in text else ","
-    return [_converted(part.strip(), argument) for part in text.split(separator) if part.strip()]
+    found = [_converted(part.strip(), argument) for part in text.split(separator) if part.strip()]
+    if not found:
+        raise RedlineError(f"{argument.name} {text} holds no value. See redline train --help.")
+    return found
+
+
+def _span(argument: Argument, text: str) -> Span:
+    """The numbers of a range."""
+    from redline.learn.sweeping import Span
+
+    low, high = (float(part) for part in text.split(RANGE))
+    if not (math.isfinite(high - low) and low <= high):
+        raise RedlineError(f"{argument.name} {text} is no range: it goes up, from one number to another, as 1..8 does.")
+    return Span(low, high, int in argument.kinds)
 
 
 def _parts(command: Any) -> Iterator[Any]:

@@ -233,7 +233,7 @@ def _go(
         print_result(summary, graded)
         if saved:
             _print_next(session)
-    return 0 if saved else 1
+    return 0 if saved and summary["report"] else 1
 
 
 def _already_finished(session: Session, output: Output) -> int:
@@ -384,7 +384,6 @@ def _summarise(
 ) -> tuple[dict[str, Any], Answer | None]:
     """Score the policy, write scores and report, and gather what to print."""
     from redline.learn.evaluate import Trained, grade_returns
-    from redline.report.learning import write_report
 
     trainer, run = session.trainer, session.run
     steps = trainer.step - step_before
@@ -408,8 +407,19 @@ def _summarise(
         summary |= graded.data
         for name, data in graded.files.items():
             session.write_json(name, data)
-    summary["report"] = str(write_report(run))
+    summary["report"] = written_report(run)
     return summary, graded
+
+
+def written_report(run: Run) -> str | None:
+    """Where the report of a run is; None where it could not be written, which is told, and takes nothing with it."""
+    from redline.report.learning import write_report
+
+    try:
+        return str(write_report(run))
+    except RedlineError as error:
+        warn_on_stderr(f"redline: {error}")
+        return None
 
 
 def print_times(breakdown: Breakdown) -> None:
@@ -437,7 +447,9 @@ def print_result(summary: dict[str, Any], graded: Answer | None) -> None:
         )
     if graded is not None:
         show(graded, Output())
-    out.print(f"Run folder: {summary['run']}\nReport:     {summary['report']}", soft_wrap=True, markup=False)
+    out.print(f"Run folder: {summary['run']}", soft_wrap=True, markup=False)
+    if summary["report"]:
+        out.print(f"Report:     {summary['report']}", soft_wrap=True, markup=False)
 
 
 def _print_next(session: Session) -> None:

@@ -142,11 +142,10 @@ def _follow(chain: Chain, eval_episodes: int | None, output: Output) -> int:
         except KeyboardInterrupt as error:  # between two stages
             return _interrupted(chain, exit_code_of(error))
         try:
-            _tell(chain, eval_episodes, time.monotonic() - started, before, output)
+            return _tell(chain, eval_episodes, time.monotonic() - started, before, output)
         except KeyboardInterrupt as error:
             warn_on_stderr(f"redline: interrupted while scoring. Nothing is lost. {_how_to_go_on(chain, saved=True)}")
             return exit_code_of(error)
-    return 0
 
 
 def _describe(stage: PlanStage) -> str:
@@ -220,10 +219,9 @@ def _finished(chain: Chain, output: Output) -> int:
     return 0
 
 
-def _tell(chain: Chain, eval_episodes: int | None, seconds: float, before: int, output: Output) -> None:
-    """Score the result, write scores and report, and print."""
-    from redline.cli.train import print_result, print_times
-    from redline.report.learning import write_report
+def _tell(chain: Chain, eval_episodes: int | None, seconds: float, before: int, output: Output) -> int:
+    """Score the result, write scores and report, and print. Returns the exit code."""
+    from redline.cli.train import print_result, print_times, written_report
     from redline.runs import BREAKDOWN
     from redline.timing.breakdown import Breakdown
 
@@ -236,15 +234,17 @@ def _tell(chain: Chain, eval_episodes: int | None, seconds: float, before: int, 
     }  # fmt: skip
     graded = _graded(chain, eval_episodes)
     summary |= {} if graded is None else graded.data
-    summary["report"] = str(write_report(chain.run))
+    summary["report"] = written_report(chain.run)
+    code = 0 if summary["report"] else 1
     if output.json:
         print_json(summary)
-        return
+        return code
     if not output.quiet:
         print_times(Breakdown.from_json(breakdown))
     print_result(summary, graded)
     if not output.quiet:
         out.print(f"Next:       redline eval {shlex.quote(str(chain.run.path))} --deterministic", soft_wrap=True)
+    return code
 
 
 def _graded(chain: Chain, eval_episodes: int | None) -> Answer | None:

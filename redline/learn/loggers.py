@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from redline.errors import RedlineError, install, unknown
+from redline.files import plain_file
 from redline.learn.train import Update
 from redline.runs import JSON_LINES, TENSORBOARD
 
@@ -78,7 +79,7 @@ class JsonLines:
         self._append({"step": step, **metrics})
 
     def _append(self, line: dict[str, Any]) -> None:
-        with self._path.open("a") as file:
+        with plain_file(self._path).open("a") as file:
             file.write(json.dumps(line) + "\n")
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from redline.errors import RedlineError
 from redline.files import warn_on_stderr
+from redline.learn import checkpoint
 from redline.learn.config import Saving, TrainConfig, config_from_json, config_to_json
 from redline.learn.evaluate import Trained, grade_returns
 from redline.learn.session import Session
@@ -29,6 +30,12 @@ KEPT_TO_THE_END = 2
 """Settings that halving never goes below: one alone cannot be compared."""
 SEED_STRIDE = 1009
 """Between the seeds of a sweep, so that none of them shares envs with another."""
+
+
+class NotSaved(RedlineError):
+    """A run of a sweep could not be kept. The command line prints it as one line and exits with code 1."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -114,13 +121,15 @@ def train_until(job: Job) -> float:
 
     Runs alone in its process. A run that has all its steps is scored, as `redline train` would.
     """
-    folder = Path(job.folder)
-    session = _session(folder, config_from_json(job.config))
-    with session.run.locked():
+    folder, config = Path(job.folder), config_from_json(job.config)
+    run = Run.open(folder) if (folder / CONFIG).exists() else Run.at(folder, config_to_json(config))
+    with run.locked():
+        session = _session(run, config)
         try:
             while session.trainer.step < job.until and session.trainer.progress < 1.0:
                 session.update()
-            session.save()
+            if not session.save():
+                raise NotSaved(f"{folder}: no checkpoint of step {session.trainer.step:,} could be written.")
             if session.trainer.progress >= 1.0 and job.score_episodes and not (folder / SCORES).exists():
                 _score(session, job.score_episodes)
         finally:
@@ -128,11 +137,10 @@ def train_until(job: Job) -> float:
     return late_return(folder)
 
 
-def _session(folder: Path, config: TrainConfig) -> Session:
+def _session(run: Run, config: TrainConfig) -> Session:
     saving = Saving(keep=1)
-    if any((folder / CHECKPOINTS).glob(f"{STEP}*")):
-        return Session.resume(folder, saving, warn_on_stderr)
-    run = Run.open(folder) if (folder / CONFIG).exists() else Run.at(folder, config_to_json(config))
+    if checkpoint.has_any(run.checkpoints):
+        return Session.resume(run.path, saving, warn_on_stderr)
     run.metrics.unlink(missing_ok=True)  # of a run that was ended before its first checkpoint
     return Session.begin(run, Trainer(config), saving, warn_on_stderr)
 

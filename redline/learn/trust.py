@@ -42,6 +42,11 @@ def require_trusted(config: dict[str, Any], where: Path, trust: bool = False) ->
         )
 
 
+def may_be_asked(config: dict[str, Any]) -> bool:
+    """Whether the world of a config can be asked about it: a stranger's is imported to be asked."""
+    return is_signed(config) or not reach_of(config)
+
+
 def require_checkable(config: TrainConfig, where: Path) -> None:
     """Refuse a stranger's checkpoint of envs whose world does not declare what their state may be."""
     if not is_compiled(config.env):

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 
 from redline.compiled.rng import actor_seed
-from redline.errors import RedlineError
+from redline.errors import RedlineError, told_by
 from redline.learn.evaluate import Trained
 from redline.learn.team_policy import TeamPolicy
 from redline.learn.team_watching import TeamPolicyPlayer, watch_team
@@ -144,7 +144,7 @@ def _stage(
             drawn.reset(seed=0)
             drawn.render()
         except Exception as error:  # whatever a picture needs and does not find: the episode goes on without
-            why = f"{type(error).__name__}: {error}".split("\n")[0]
+            why = told_by(error)
             return play_of(world), made, f"There are no pictures, because {name} could not draw itself ({why})."
         ends_in_time(made.close)
         made = drawn

@@ -19,6 +19,7 @@ import numpy as np
 
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, config_to_json, recipe
+from redline.learn.trust import may_be_asked
 from redline.metrics import load_metrics
 from redline.report.page import flat_settings, same_setting
 from redline.runs import BREAKDOWN, CONFIG, SCORES, SEARCH_STATE, Run, as_written
@@ -85,9 +86,11 @@ def _read_run(path: Path) -> RunFacts:
     metrics = load_metrics(run.metrics) if run.metrics.is_file() else {}
     steps = int(metrics["step"][-1]) if len(metrics.get("step", ())) else 0
     score, stderr, measure = _score(run)
+    asked = may_be_asked(run.config)
+    goal = _goal(config, asked)
     return RunFacts(
-        path, env, settings, _changed(env, settings), int(config.get("seed", 0)), steps, _goal(config),
-        _state(run, steps, config, metrics), score, stderr, measure, metrics,
+        path, env, settings, _changed(env, settings, asked), int(config.get("seed", 0)), steps, goal,
+        _state(run, steps, config, metrics, goal), score, stderr, measure, metrics,
     )  # fmt: skip
 
 
@@ -104,11 +107,12 @@ def find_runs(root: Path) -> list[RunFacts]:
     return found
 
 
-def _changed(env: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _changed(env: str, settings: Mapping[str, Any], asked: bool) -> dict[str, Any]:
     try:
-        usual = dict(flat_settings(config_to_json(recipe(env))))
+        found = recipe(env) if asked else TrainConfig(env)
     except RedlineError:  # an env that cannot be made here: what any env gets
-        usual = dict(flat_settings(config_to_json(TrainConfig(env))))
+        found = TrainConfig(env)
+    usual = dict(flat_settings(config_to_json(found)))
     skipped = ("env", "seed", "total_steps", "total_episodes")
     return {
         name: value
@@ -117,18 +121,21 @@ def _changed(env: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _goal(config: Mapping[str, Any]) -> int | None:
+def _goal(config: Mapping[str, Any], asked: bool) -> int | None:
+    """How many steps a run should have; where it does not say so, its world does, if that may be asked."""
     if config.get("total_episodes") is not None:
         return None
     if config.get("total_steps") is not None:
         return int(config["total_steps"])
+    if not asked:
+        return None
     try:
         return world_of(str(config.get("env"))).steps(str(config.get("env")))
     except RedlineError:
         return None
 
 
-def _state(run: Run, steps: int, config: Mapping[str, Any], metrics: Mapping[str, np.ndarray]) -> str:
+def _state(run: Run, steps: int, config: Mapping[str, Any], metrics: Mapping[str, np.ndarray], goal: int | None) -> str:
     try:
         with run.locked():
             pass
@@ -140,7 +147,6 @@ def _state(run: Run, steps: int, config: Mapping[str, Any], metrics: Mapping[str
         return "finished" if (run.path / SCORES).exists() else "stopped"
     if config.get("total_episodes") is not None and len(metrics.get("episodes", ())):
         return "finished" if metrics["episodes"][-1] >= int(config["total_episodes"]) else "stopped"
-    goal = _goal(config)
     return "finished" if goal is not None and steps >= goal else "stopped"
 
 

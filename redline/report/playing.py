@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.errors import RedlineError
+from redline.errors import RedlineError, told_by
 from redline.learn.evaluate import load_policy
 from redline.report.draw import fixed
 from redline.report.episodes import watch_several
@@ -26,7 +26,7 @@ def episode_sections(run: Run, trust: bool = False) -> list[Section]:
     except RedlineError as error:  # a stranger's env, an env that is gone, or one that never ends
         return [Section("Episodes", note(f"No episode was played for this report: {error}"))]
     except Exception as error:  # the env failed
-        what = f"{type(error).__name__}: {error}".split("\n")[0]
+        what = told_by(error)
         return [Section("Episodes", note(f"No episode was played for this report: the env failed ({what})."))]
     ranked = sorted(episodes, key=lambda episode: episode.total)
     shown = {"The median episode": ranked[len(ranked) // 2], "The worst episode": ranked[0]}

@@ -19,6 +19,7 @@ import dataclasses
 import json
 import math
 import time
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,15 +153,24 @@ def _array_in(path: Path, file: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.
         version = np.lib.format.read_magic(cast(BinaryIO, stream))
         if version not in _HEADERS:
             raise RedlineError(f"{path}: {name} is written in a form that is not known here: {version}.")
-        shape, by_columns, dtype = _HEADERS[version](stream)
+        shape, by_columns, dtype = _header(version, cast(BinaryIO, stream))
         if dtype.hasobject or dtype.names is not None:
             raise RedlineError(f"{path}: {name} holds objects; a recording holds numbers.")
-        size = math.prod(map(int, shape), start=int(dtype.itemsize))
+        size = math.prod(shape, start=int(dtype.itemsize))
         if not 0 <= size <= member.file_size:
             raise RedlineError(
                 f"{path}: {name} claims {size:,} bytes and has {member.file_size:,}. The file is damaged."
             )
         return np.ndarray(shape, dtype, bytearray(stream.read(size)), order="F" if by_columns else "C")
+
+
+def _header(version: tuple[int, int], stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, order and type of an array. A header is written as Python is, and numpy does not expect all that can be."""
+    try:
+        shape, by_columns, dtype = _HEADERS[version](stream)
+    except (TypeError, MemoryError, RecursionError, tokenize.TokenError) as error:
+        raise ValueError(f"no header of an array: {error}") from error
+    return tuple(map(int, shape)), by_columns, dtype
 
 
 class Recording:

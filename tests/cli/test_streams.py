@@ -140,6 +140,33 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(
     assert capsys.readouterr().err.splitlines()[-1].startswith("redline: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "command", "code"),
+    [
+        ("scores.json", ["eval", "{}", "--episodes", "1", "--lengths", "3"], 0),
+        ("report.html", ["report", "{}"], 2),
+        (
+            "metrics.jsonl",
+            ["train", "--resume", "{}", "--total-steps", "16", "--log", "jsonl", "--eval-episodes", "0"],
+            0,
+        ),
+    ],
+)
+def test_a_pipe_in_a_run_is_not_written_to(
+    name: str, command: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, small = str(tmp_path / "run"), ["--num-envs", "2", "--num-steps", "4", "--total-steps", "8", "--hidden", "4"]
+    assert (
+        main(["train", "cage2", "--preset", "none", *small, "--eval-episodes", "0", "--run-dir", run, "--quiet"]) == 0
+    )
+    (tmp_path / "run" / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "run" / name)
+    assert main([word.format(run) for word in command]) == code
+    told = capsys.readouterr().err
+    assert "it is a pipe or a device" in told or "No such device" in told
+    assert (tmp_path / "run" / name).is_fifo()
+
+
 def test_an_error_is_one_line_whatever_it_quotes() -> None:
     assert str(RedlineError("a\nb\x1b[2J\u2028\udcff")) == "a\\nb\\x1b[2J\\u2028\\udcff"
 

@@ -47,6 +47,24 @@ def hold_the_interpreter() -> None:
     ctypes.PyDLL(None).sleep(1000)
 
 
+class Wordless(Exception):
+    """Cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+class Stubborn:
+    """Does not let itself be looked at."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise RuntimeError("not now")
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
 DEEDS: dict[str, Callable[[], object]] = {
     "sigkill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "segfault": lambda: ctypes.string_at(0),
@@ -54,6 +72,7 @@ DEEDS: dict[str, Callable[[], object]] = {
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "raise": explode,
     "sys.exit": sys.exit,
+    "wordless": lambda: _raise(Wordless()),
     "sleep": lambda: time.sleep(1000),
     "hold": hold_the_interpreter,
 }
@@ -68,9 +87,11 @@ LIES: dict[str, Callable[[Any, float, bool, bool, dict], Any]] = {
     "ragged obs": lambda obs, *rest: ([[1.0], [1.0, 2.0]], *rest),
     "double obs": lambda obs, *rest: (np.full(3, 1e300), *rest),
     "object obs": lambda obs, *rest: (np.array(["a", None, 2.0], object), *rest),
+    "stubborn obs": lambda obs, *rest: (Stubborn(), *rest),
     "nan reward": lambda obs, reward, *rest: (obs, float("nan"), *rest),
     "inf reward": lambda obs, reward, *rest: (obs, np.float32("inf"), *rest),
     "huge reward": lambda obs, reward, *rest: (obs, 1e300, *rest),
+    "endless reward": lambda obs, reward, *rest: (obs, 10**400, *rest),
     "no reward": lambda obs, reward, *rest: (obs, None, *rest),
     "word reward": lambda obs, reward, *rest: (obs, "much", *rest),
     "array reward": lambda obs, reward, *rest: (obs, np.ones(2), *rest),

@@ -462,7 +462,8 @@ SAID = {
     "nan obs": "the observation holds nan at place 1", "inf obs": "the observation holds inf at place 2",
     "long obs": r"the observation has shape \(4,\), but its space says \(3,\)", "scalar obs": r"has shape \(\)",
     "no obs": r"has shape \(\)", "ragged obs": "is no array", "double obs": "dtype float64, but its space says float32",
-    "object obs": "dtype object", "nan reward": "the reward is nan", "inf reward": "the reward is inf",
+    "object obs": "dtype object", "stubborn obs": "its answer cannot be used: RuntimeError: not now",
+    "endless reward": "the reward is 1000", "nan reward": "the reward is nan", "inf reward": "the reward is inf",
     "huge reward": r"the reward is 1e\+300", "no reward": "the reward is None", "word reward": "the reward is 'much'",
     "array reward": "the reward is array", "no flag": "terminated or truncated is None", "four values": "4 values",
     "nothing": "a NoneType", "no info": "the info is None",
@@ -492,6 +493,13 @@ def test_nonsense_from_a_reset_is_named_and_loses_no_episode(name, lie, step, tm
     played = play(name, tmp_path, fault=lie, place="reset", seeds=(SEED + 1,), step=step, rounds=2)
     assert "env 1 failed in reset (seed 11): the observation" in capfd.readouterr().err
     assert (played.faults.restarts, played.faults.lost_episodes) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["serial", "shared"])
+def test_an_error_that_cannot_say_what_it_is_is_told_all_the_same(name, tmp_path, capfd):
+    played = play(name, tmp_path, fault="wordless", seeds=(SEED + 1,), rounds=2)
+    assert "Wordless: (its words raise an error themselves)" in capfd.readouterr().err
+    assert played.faults.restarts == 1
 
 
 def test_every_lie_is_told():

@@ -47,7 +47,7 @@ class Odd(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         self.clock = 0
-        return np.zeros(1, np.float32), {}
+        return np.zeros(3, np.float32) if self.what == "old reset" else (np.zeros(1, np.float32), {})
 
     def step(self, action):
         self.clock += 1
@@ -99,6 +99,12 @@ def test_a_bug_in_every_env_stops_the_run_at_once(name: str, folder: Path) -> No
         engine.collect(Scripted(2), 8, Stopwatch())
     assert engine.faults.restarts <= 12  # workers find out each at its own pace; 20 would be all that they may
     engine.close()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_reset_that_answers_as_old_envs_did_is_named(name: str, folder: Path) -> None:
+    with pytest.raises(EnvTrouble, match=r"reset did not return \(observation, info\)"):
+        make(name, "old reset", folder).collect(Scripted(2), 8, Stopwatch())
 
 
 @pytest.mark.parametrize("name", ["serial", "vector"])

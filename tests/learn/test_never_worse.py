@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -92,6 +93,34 @@ def test_a_run_that_cannot_write_its_last_checkpoint_says_so_and_fails(
     assert main(["train", "cage2", *run, "--eval-episodes", "0"]) == 1
     told = capsys.readouterr()
     assert "no checkpoint of step 8 could be written" in told.err and "Next:" not in told.out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+def test_a_run_whose_disk_is_full_at_the_end_says_what_is_lost_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(tmp_path)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        run = ["--run-dir", str(tmp_path / "run"), "--num-envs", "2", "--num-steps", "4", "--total-steps", "8"]
+        assert main(["train", "cage2", "--preset", "none", *run, "--eval-episodes", "0"]) == 1
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    told = capsys.readouterr()
+    assert "no checkpoint of step 8 could be written" in told.err and "report.html: No space left" in told.err
+    assert "Next:" not in told.out and "Report:" not in told.out
+
+
+def test_a_report_that_cannot_be_written_takes_no_policy_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run" / REPORT).mkdir(parents=True)
+    run = ["--run-dir", str(tmp_path / "run"), "--num-envs", "2", "--num-steps", "4", "--total-steps", "8"]
+    assert main(["train", "cage2", "--preset", "none", *run, "--eval-episodes", "0"]) == 1
+    told = capsys.readouterr()
+    assert "report.html: Is a directory" in told.err and "Next:" in told.out
+    assert checkpoint.load(checkpoint.resolve(tmp_path / "run")).step == 8
 
 
 def test_a_run_that_was_interrupted_while_it_was_scored_is_scored_when_it_goes_on(

@@ -8,9 +8,10 @@ import pytest
 
 from redline.cli import main
 from redline.cli.sweep import SWEEP, split_axes
+from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, config_to_json
-from redline.learn.sweeping import Job, Span, draw, grid, is_done, rungs, seeds_from, survivors, train_until
-from redline.runs import METRICS, SCORES
+from redline.learn.sweeping import Job, NotSaved, Span, draw, grid, is_done, rungs, seeds_from, survivors, train_until
+from redline.runs import METRICS, SCORES, Run
 
 TINY = TrainConfig("cage2", {"max_steps": 8}, total_steps=512, num_envs=16, num_steps=8, hidden=(8,), threads=1)
 
@@ -89,11 +90,33 @@ def test_a_sweep_ends_in_a_comparison_and_can_be_resumed(tmp_path, capsys):
         ("cage2 --clip 0.1..0.3", "Add --random 8"),
         ("cage2 --total-episodes 10", "--total-steps instead"),
         ("--resume nowhere", "holds no sweep"),
+        ("cage2 --epochs 1..inf --random 2", "is no range"),
+        ("cage2 --epochs 5..1 --random 2", "is no range"),
+        ("cage2 --clip 0.1..0.3 --random 100000000", "more than 10,000"),
+        (f"cage2 --clip {','.join(['0.1'] * 101)} --gamma {','.join(['0.9'] * 101)}", "10,201 choices"),
+        ("cage2 --hidden ;", "holds no value"),
     ],
 )
 def test_what_cannot_be_swept_is_said_in_one_line(words, why, capsys):
     assert main(["sweep", *words.split()]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_a_run_that_another_process_has_is_left_as_it_is(tmp_path):
+    job = Job(str(tmp_path / "run"), config_to_json(TINY), 512, score_episodes=0)
+    run = Run.at(tmp_path / "run", job.config)
+    run.metrics.write_text("what the other one has written\n")
+    with run.locked(), pytest.raises(RedlineError, match="in use by process"):
+        train_until(job)
+    assert run.metrics.read_text() == "what the other one has written\n"
+
+
+def test_a_run_that_cannot_be_kept_fails(tmp_path):
+    job = Job(str(tmp_path / "run"), config_to_json(TINY), 512, score_episodes=0)
+    Run.at(tmp_path / "run", job.config).checkpoints.write_text("a file in the way")
+    with pytest.raises(NotSaved, match="no checkpoint of step 512 could be written") as found:
+        train_until(job)
+    assert found.value.exit_code == 1
 
 
 def test_a_config_with_a_seed_is_otherwise_the_same():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,23 @@ def test_a_strangers_run_is_refused_with_what_it_would_run(
     told = told.removeprefix("Playing an episode …\n")
     assert told.count("\n") == 1 and "external:my_envs:make" in told and str(note)[:20] in told and "--trust" in told
     assert not note.exists()
+
+
+@pytest.mark.parametrize("goal", [64, None])
+@pytest.mark.parametrize("command", [["runs", "."], ["compare", "run", "run"]], ids=lambda command: command[0])
+def test_a_strangers_world_is_not_imported_to_list_or_compare_its_run(
+    run: Path,
+    command: list[str],
+    goal: int | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "my_world", raising=False)
+    (run.parent / "my_world.py").write_text("from pathlib import Path\nPath('note').write_text('it ran')\n")
+    rewrite(run, env="world:my_world:WORLD", total_steps=goal)
+    assert main(command) == 0
+    assert "world:my_world:WORLD" in capsys.readouterr().out
+    assert not (run.parent / "note").exists()
 
 
 @by_command

@@ -222,6 +222,25 @@ def test_a_header_cannot_claim_more_than_the_file_holds(tmp_path):
         load_arrays(path)
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<i8', 'shape': (2L,",
+        "{[]: 1}",
+        "-" * 9000 + "1",
+        "(" * 5000,
+        "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), 1: 2}",
+    ],
+    ids=["unfinished", "a list for a name", "minus minus", "deep", "a number for a name"],
+)
+def test_a_header_that_numpy_stumbles_over_is_told_in_one_line(header, tmp_path):
+    path = tmp_path / "odd.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("actions.npy", b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode() + bytes(64))
+    with pytest.raises(RedlineError, match="cannot be read as a recording"):
+        load_arrays(path)
+
+
 def test_a_recording_beyond_the_limit_is_not_read(recorded):
     with pytest.raises(RedlineError, match="make several of it"):
         load_arrays(recorded, most_bytes=1000)

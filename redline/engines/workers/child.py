@@ -24,7 +24,7 @@ from redline.engines.workers.single_envs import SingleEnvs
 from redline.engines.workers.status import RESET, STEP, WorkerStatus, cells_of, status_in
 from redline.engines.workers.step_buffers import StepBuffers
 from redline.engines.workers.stepping import EnvInfo, HeldEnvs, Info, StepReport, StepTimes
-from redline.errors import RedlineError
+from redline.errors import RedlineError, told_by
 
 TELL_SECONDS = 0.0005  # how long a worker may keep to itself that an env is ready
 
@@ -116,7 +116,7 @@ def unpack(packed: Packed, seeds: list[int]) -> StepReport:
         try:
             infos.append(EnvInfo(env, *pickle.loads(pickled)))
         except Exception as error:
-            what = f"it was pickled but cannot be read: {type(error).__name__}: {error}"
+            what = f"it was pickled but cannot be read: {told_by(error)}"
             failures.append(Failure(env, "its info", what, seeds[env], 0))
     return report._replace(infos=infos, failures=failures)
 

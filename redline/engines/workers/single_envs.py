@@ -29,7 +29,7 @@ from redline.engines.workers.validation import (
     told_metrics,
     where_not_finite,
 )
-from redline.errors import Abandoned, RedlineError
+from redline.errors import Abandoned, RedlineError, told_by
 from redline.files import warn_on_stderr
 from redline.processes import (
     CLOSE_SECONDS,
@@ -43,6 +43,9 @@ from redline.worlds.batch import SingleEnv
 from redline.worlds.observations import MASK, Flattener, flattener, mask_space, stored_space
 
 T = TypeVar("T")
+
+MOST_TRACE = 20_000
+"""Letters of a traceback that are told: its end."""
 
 
 class _Ended(NamedTuple):
@@ -186,8 +189,8 @@ class SingleEnvs:
             raise self._raised(k, STEP, error) from None
         try:
             return self._take_step(k, answer)
-        except BadAnswer as bad:
-            raise self._failed(k, STEP, str(bad)) from None
+        except Exception as error:
+            raise self._unusable(k, STEP, error) from None
 
     def _take_step(self, k: int, answer: Any) -> _Ended | None:
         """Check what a step answered, and write it down."""
@@ -220,7 +223,9 @@ class SingleEnvs:
         env = self._env(k)
         self._steps[k] = 0
         more = {} if options is None else {"options": options}
-        answer = self._answered_already(k, seed, more) or self._call(k, RESET, lambda: env.reset(seed=seed, **more))
+        answer = self._answered_already(k, seed, more)
+        if answer is None:
+            answer = self._call(k, RESET, lambda: env.reset(seed=seed, **more))
         try:
             require_reset_answer(answer)
             obs, info = answer if self._flattener is None else self._flattened(*answer)
@@ -228,8 +233,8 @@ class SingleEnvs:
             if self._floats:
                 require_finite(self.buffers.obs[k])
             self._take_info(k, info, {} if ended is None else ended.info)
-        except BadAnswer as bad:
-            raise self._failed(k, RESET, str(bad)) from None
+        except Exception as error:
+            raise self._unusable(k, RESET, error) from None
 
     def _answered_already(self, k: int, seed: int | None, more: Info) -> Any:
         """The answer of the reset in `make`, if it is the very one that is asked for now."""
@@ -297,8 +302,12 @@ class SingleEnvs:
         return EnvFailed(Failure(self.ids[k], PHASES[phase], what, self._seeds[k], self._steps[k], action, trace))
 
     def _raised(self, k: int, phase: int, error: BaseException) -> EnvFailed:
-        what = f"{type(error).__name__}: {error}".split("\n")[0]
-        return self._failed(k, phase, what, traceback.format_exc())
+        return self._failed(k, phase, told_by(error), traceback.format_exc()[-MOST_TRACE:])
+
+    def _unusable(self, k: int, phase: int, error: Exception) -> EnvFailed:
+        """The failure of an env whose answer is none, or does not let itself be looked at."""
+        what = str(error) if isinstance(error, BadAnswer) else f"its answer cannot be used: {told_by(error)}"
+        return self._failed(k, phase, what)
 
     def _discard(self, k: int) -> None:
         """Let a failed env go; its place is empty until the next reset."""
@@ -319,7 +328,7 @@ class SingleEnvs:
         """The failure of an env whose info cannot leave this process."""
         k = self.ids.index(env)
         self._steps[k] = max(0, self._steps[k] - 1)  # the step was not finished after all
-        return self._failed(k, phase, f"its info cannot be pickled: {type(error).__name__}: {error}").failure
+        return self._failed(k, phase, f"its info cannot be pickled: {told_by(error)}").failure
 
     def snapshot(self) -> Snapshot | None:
         """The state of envs of a compiled world, one below the other; Python envs cannot tell theirs."""

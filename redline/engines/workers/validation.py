@@ -64,7 +64,7 @@ def checked_reward(reward: Any) -> float:
             raise BadAnswer(f"the reward is {shown(reward)}, not a number")
         try:
             reward = float(reward)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise BadAnswer(f"the reward is {shown(reward)}, not a number") from None
     if not -MOST_REWARD <= reward <= MOST_REWARD:  # NaN is not, either
         raise BadAnswer(f"the reward is {reward}, which is no finite 32-bit number")

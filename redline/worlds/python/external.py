@@ -35,6 +35,7 @@ def _made(spec: str, factory: Callable[..., gym.Env], options: dict[str, Any]) -
             raise
         raise RedlineError(f"The factory of {spec!r} does not know what to do with {options}: {error}.") from error
     if isinstance(env, gym.Env):
+        _require_spaces(spec, env)
         return env
     made = f"The factory of {spec!r} returns {_describe(env)}"
     if isinstance(env, VectorEnv):
@@ -45,6 +46,16 @@ def _made(spec: str, factory: Callable[..., gym.Env], options: dict[str, Any]) -
             "returns (obs, info) and whose step returns (obs, reward, terminated, truncated, info)."
         )
     raise RedlineError(f"{made}, which is no gymnasium.Env. Return one.")
+
+
+def _require_spaces(spec: str, env: gym.Env) -> None:
+    for name in ("observation_space", "action_space"):
+        space = getattr(env, name, None)
+        if not isinstance(space, gym.Space):
+            raise RedlineError(
+                f"The factory of {spec!r} returns an env whose {name} is {_describe(space)}. Give it a space, such as "
+                "gymnasium.spaces.Discrete(2)."
+            )
 
 
 def load_factory(spec: str) -> Callable[..., gym.Env]:

@@ -12,6 +12,8 @@ import gymnasium as gym
 seen = []
 
 class Room(gym.Env):
+    observation_space = action_space = gym.spaces.Discrete(2)
+
     @classmethod
     def small(cls):
         return cls()
@@ -26,6 +28,9 @@ def make_many():
 class OldEnv:
     def reset(self): ...
     def step(self, action): ...
+
+class Spaceless(Room):
+    action_space = None
 
 def forget():
     OldEnv()
@@ -167,6 +172,7 @@ def test_an_option_the_factory_does_not_take_is_named():
         ("make_many", "Return a single one"),
         ("OldEnv", "type OldEnv, which is no gymnasium.Env though it has step and reset. Wrap it"),
         ("forget", "returns None, which is no gymnasium.Env. Return one."),
+        ("Spaceless", "whose action_space is None. Give it a space, such as gymnasium.spaces.Discrete(2)."),
     ],
 )
 def test_a_factory_that_makes_no_env_is_told_what_to_return(attribute, advice):
