@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "reliability.md").read_text()
-ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "---" not in line][1:]
+FAULTS = (ROOT / "docs" / "reliability.md").read_text().partition("\n## ")[0]
+ROWS = [line for line in FAULTS.splitlines() if line.startswith("| ") and "---" not in line][1:]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
