@@ -20,16 +20,11 @@ TOOLS = replace(NETS, imitation=5.0)
 
 def recipe(name: str) -> TrainConfig:
     """The settings that suit a net."""
-    if _is(name, "cluster"):
+    if name.startswith("petri:cluster/"):
         # an untrained policy scraps its first wafer, and learns little from that but not to touch the next
         options = {"lenient": True}
         return TrainConfig(name, options, num_envs=256, num_steps=64, warm_start="near", ppo=TOOLS)
     return TrainConfig(name, num_envs=256, num_steps=128, warm_start="best", ppo=NETS)
-
-
-def steps(name: str) -> int:
-    """Env steps to train for."""
-    return 8_000_000 if _is(name, "jobshop") else 6_000_000
 
 
 def fit(config: TrainConfig, chosen: frozenset[str], say: Say) -> TrainConfig:
@@ -43,7 +38,3 @@ def fit(config: TrainConfig, chosen: frozenset[str], say: Say) -> TrainConfig:
             f"'{config.env}?goal={wanted}:1'; its places are {', '.join(place.name for place in net.places[:12])}."
         )
     return config
-
-
-def _is(name: str, family: str) -> bool:
-    return name.startswith(f"petri:{family}/")
