@@ -74,7 +74,7 @@ def test_a_loss_that_is_not_finite_ends_a_plan_with_one_line_that_names_the_last
 def test_the_metrics_of_all_stages_are_those_of_one_run(run):
     metrics = load_metrics(run.metrics)
     assert (np.diff(metrics["step"]) > 0).all()
-    assert sorted(set(metrics["stage"])) == [1, 2, 4]
+    assert sorted(set(metrics["stage"])) == [1, 2, 3, 5]
     assert metrics["step"][-1] == sum(each["steps"] for each in run.read_json("stages.json")["stages"])
 
 
@@ -184,7 +184,7 @@ def test_a_signal_in_the_last_moment_of_an_improvement_is_heard(run, tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(Chain, "improve", interrupted)
         assert train(folder, "--eval-episodes", "0") == 130
-    assert "interrupted in stage 4" in capsys.readouterr().err
+    assert "interrupted in stage 5" in capsys.readouterr().err
     assert main(["train", "--resume", str(folder), "--quiet", "--eval-episodes", "0"]) == 0
     assert all((weights(folder)[name] == array).all() for name, array in weights(run.path).items())
 
