@@ -4,16 +4,22 @@ Numba keeps machine code too, but looks for edits in the kernel's own file only:
 file would go unnoticed, and the old machine code run on. So the stamp stands in Numba's place of its own, and once more
 beside the machine code itself. All this takes part in how Numba works inside; where that is not as it is known to be,
 nothing is kept.
+
+Machine code is read with pickle, so whoever writes it can run code here. It is kept in one folder that only this user can
+write to, and never in a folder that a file in the working directory names.
 """
 
 from __future__ import annotations
 
 import functools
+import os
+import stat
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import caching
+from numba.core import caching, config
 from numba.core.dispatcher import Dispatcher
 
 from redline.compiled.stamp import UnseenError, enclosed, stamp
@@ -25,6 +31,8 @@ _RELIED_ON = {  # methods of Numba's, and names in them that have to mean what t
     "FunctionCache._load_overload": ("_index_key", "rebuild"),
     "FunctionCache._save_overload": ("_index_key", "reduce"),
     "FunctionCache._index_key": ("magic_tuple",),
+    "CacheImpl.__init__": ("_locator_classes", "from_function"),
+    "UserWideCacheLocator.__init__": ("_cache_path", "get_suitable_cache_subpath"),
     "CompileResultCacheImpl.reduce": ("_reduce",),
     "CompileResultCacheImpl.rebuild": ("_rebuild",),
     "IndexDataCacheFile._load_index": ("_source_stamp", "_index_path"),
@@ -32,12 +40,52 @@ _RELIED_ON = {  # methods of Numba's, and names in them that have to mean what t
 }
 _Code: Any = getattr(caching, "CompileResultCacheImpl", object)
 _Cache: Any = getattr(caching, "FunctionCache", object)
+_Locator: Any = getattr(caching, "UserWideCacheLocator", object)
+
+config._config_fname = os.devnull  # type: ignore[attr-defined]
+config.reload_config()  # without what a .numba_config.yaml in the working directory had set
+
+
+def cache_folder() -> Path:
+    """The folder of this user's machine code."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(root):  # a relative one would depend on the working directory
+        root = os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(root, "redline", "kernels")
+
+
+def make_cache_folder() -> str:
+    """Make the cache folder where it is missing. Returns why it cannot be used, or nothing."""
+    folder = cache_folder()
+    try:
+        folder.parent.parent.mkdir(parents=True, exist_ok=True)
+        for private in (folder.parent, folder):
+            private.mkdir(mode=0o700, exist_ok=True)
+            found = os.lstat(private)
+            if not stat.S_ISDIR(found.st_mode):
+                return f"{private} is not a folder"
+            if found.st_uid != os.geteuid():
+                return f"{private} belongs to another user"
+            if found.st_mode & 0o022:
+                return f"other users can write to {private}"
+    except OSError as error:
+        return f"{error.filename or folder}: {error.strerror}"
+    return ""
+
+
+class PrivateLocator(_Locator):
+    """Keeps machine code in the cache folder, with a subfolder for each folder of source files."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        self._cache_path = str(cache_folder() / self.get_suitable_cache_subpath(file))
 
 
 class StampedCode(_Code):
     """Numba's own way to write machine code down, with the stamp beside it."""
 
     stamp = ""
+    _locator_classes = [PrivateLocator]
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
@@ -131,9 +179,13 @@ def keep_on_disk(kernel: Dispatcher) -> None:
     if missing:
         warn_of_no_cache(f"Numba {numba.__version__} does not keep it in a way that is known here: {missing}.")
         return
+    problem = make_cache_folder()
+    if problem:
+        warn_of_no_cache(f"{problem}.")
+        return
     try:
         kernel._cache = KernelCache(kernel)  # type: ignore[attr-defined]
-    except RuntimeError:  # written at a prompt, or where nothing can be written to: there is no place to keep it
+    except RuntimeError:  # written at a prompt, so there is no file that it belongs to
         return
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from redline.compiled.disk import unexpected
+from redline.compiled.disk import cache_folder, make_cache_folder, unexpected
 from redline.compiled.speed import QUICK, is_cached
 
 REPOSITORY = Path(__file__).parents[2]
@@ -52,6 +53,10 @@ class World:
         assert old in text
         self.write(name, text.replace(old, new))
 
+    def kept(self, pattern: str) -> list[Path]:
+        """The files of its machine code."""
+        return [*self.folder.parent.glob(f"cache/redline/kernels/their_world_*/{pattern}")]
+
     def load(self, name: str = "step") -> Any:
         """A module as a new process has it: nothing of the package was loaded before."""
         forget()
@@ -75,6 +80,7 @@ def forget() -> None:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python itself overlooks two edits in one second
     yield World(tmp_path)
     forget()
@@ -83,8 +89,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def run(folder: Path, script: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A script in a process that has Redline and the packages in a folder."""
     paths = os.pathsep.join([str(folder), str(REPOSITORY)])
-    inherited = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    env = {**inherited, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **more}
+    env = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **more}
     return subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
 
 
@@ -248,7 +253,7 @@ def test_kernels_made_by_the_same_lines_are_kept_side_by_side_and_edits_leave_no
         world.edit("tariff.py", f"PRICE = {price - 1}", f"PRICE = {price}")
         assert world.play() == Outcome(10 * price, was_compiled=True)
         assert world.load().other(10) == 70 * price
-    assert len([*world.folder.glob("__pycache__/maker.*.nb?")]) == 4
+    assert len(world.kept("maker.*.nb?")) == 4
 
 
 def test_worlds_whose_kernels_are_made_by_the_same_lines_do_not_know_each_others_types(world):
@@ -336,7 +341,7 @@ def test_a_type_that_was_renamed_is_no_obstacle(world):
 
 def test_machine_code_that_another_process_left_in_its_place_is_not_taken_for_it(world):
     world.play()
-    [code] = (world.folder / "__pycache__").glob("step.step-*.nbc")
+    [code] = world.kept("step.step-*.nbc")
     old = code.read_bytes()
     world.edit("tariff.py", "PRICE = 2", "PRICE = 3")
     assert world.play() == Outcome(30, was_compiled=True)
@@ -346,7 +351,7 @@ def test_machine_code_that_another_process_left_in_its_place_is_not_taken_for_it
 
 def test_a_file_that_was_cut_short_is_no_obstacle(world):
     world.play()
-    [index] = (world.folder / "__pycache__").glob("step.step-*.nbi")
+    [index] = world.kept("step.step-*.nbi")
     index.write_bytes(index.read_bytes()[:-20])
     assert not is_cached(world.load().step)
     assert world.play() == Outcome(20, was_compiled=True)
@@ -386,7 +391,7 @@ def test_what_cannot_be_looked_into_is_told_and_not_kept(world, source, named):
     world.edit("step.py", "cost(amount)", "helper(amount)")
     with pytest.warns(RuntimeWarning, match=f"step contains {named}"):
         assert world.play() == Outcome(20, was_compiled=True)
-    assert not [*world.folder.glob("__pycache__/step.step*")]
+    assert not world.kept("step.step*")
 
 
 def test_a_kernel_written_at_a_prompt_runs_though_it_cannot_be_kept(world):
@@ -412,14 +417,14 @@ def test_if_numba_renames_what_we_rely_on_nothing_is_kept_and_that_is_told(world
         assert done.stdout == f"{10 * price} 1\n"
         assert done.stderr.count("Machine code is not kept for the next process") == 1
         assert "IndexDataCacheFile" in done.stderr
-    assert not [*world.folder.glob("__pycache__/*.nb?")]
+    assert not world.kept("*.nb?")
 
 
 def test_other_versions_of_numba_finish_every_rule_and_come_to_the_same(world):
     """The quick way of compiling rules is known for some versions only."""
     slow = "from redline.compiled import speed; speed.QUICK = False\n"
     shown = slow + PLAY + "; from their_world.rules import cost; print(cost._compiler.pipeline_class.__name__)"
-    done = run(world.folder.parent, shown, NUMBA_CACHE_DIR=str(world.folder))
+    done = run(world.folder.parent, shown, XDG_CACHE_HOME=str(world.folder))
     assert done.stdout == "20 1\nCompiler\n", done.stderr
     done = run(world.folder.parent, shown.removeprefix(slow))
     assert done.stdout == "20 1\nRuleCompiler\n", done.stderr
@@ -428,3 +433,96 @@ def test_other_versions_of_numba_finish_every_rule_and_come_to_the_same(world):
 def test_without_the_compiler_the_same_world_runs_as_plain_python(world):
     shown = "from their_world.step import step; print(step(10), type(step).__name__)"
     assert run(world.folder.parent, shown, NUMBA_DISABLE_JIT="1").stdout == "20 function\n"
+
+
+# Whose machine code is run
+
+PLANTED = """
+import pickle, sys
+from pathlib import Path
+
+class Planted:
+    def __reduce__(self):
+        return (exec, ("open('was-run', 'w')",))
+
+for path in map(Path, sys.argv[1:]):
+    path.write_bytes(pickle.dumps(Planted()) * 3)
+"""
+
+
+def plant(files: list[Path]) -> None:
+    """Put pickles that run code in the place of machine code."""
+    assert files
+    subprocess.run([sys.executable, "-c", PLANTED, *map(str, files)], check=True)
+
+
+@pytest.mark.parametrize("setting", ["cache_dir: {}", "cache_locator_classes: planted_locator.Locator"])
+def test_a_numba_config_in_the_working_directory_is_not_read(world, tmp_path, monkeypatch, setting):
+    pytest.importorskip("yaml")
+    gift = tmp_path / "gift"
+    gift.mkdir()
+    monkeypatch.chdir(gift)
+    (gift / "planted_locator.py").write_text("open('was-run', 'w')\n")
+    world.play()
+    shutil.copytree(tmp_path / "cache" / "redline" / "kernels", gift / "planted")
+    plant([*gift.glob("planted/*/*.nb?")])
+    shutil.rmtree(tmp_path / "cache")
+    (gift / ".numba_config.yaml").write_text(setting.format(gift / "planted"))
+    assert run(tmp_path, PLAY).stdout == "20 1\n"
+    assert not (gift / "was-run").exists()
+
+
+def test_machine_code_beside_the_source_is_not_read(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    world.play()
+    beside = world.folder / "__pycache__"
+    beside.mkdir()
+    for path in world.kept("*.nb?"):
+        path.rename(beside / path.name)
+    plant([*beside.glob("*.nb?")])
+    assert run(tmp_path, PLAY).stdout == "20 1\n"
+    assert not (tmp_path / "was-run").exists()
+
+
+@pytest.mark.parametrize("folder", ["redline", "redline/kernels"])
+def test_a_cache_that_others_can_write_to_is_not_read(world, tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    world.play()
+    plant(world.kept("*.nb?"))
+    (tmp_path / "cache" / folder).chmod(0o777)
+    done = run(tmp_path, PLAY)
+    assert done.stdout == "20 1\n"
+    assert done.stderr.count(f"other users can write to {tmp_path / 'cache' / folder}") == 1
+    assert not (tmp_path / "was-run").exists()
+
+
+def test_a_link_in_the_place_of_the_cache_is_not_followed(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    world.play()
+    plant(world.kept("*.nb?"))
+    (tmp_path / "cache" / "redline").rename(tmp_path / "theirs")
+    (tmp_path / "cache" / "redline").symlink_to(tmp_path / "theirs")
+    done = run(tmp_path, PLAY)
+    assert done.stdout == "20 1\n"
+    assert "is not a folder" in done.stderr
+    assert not (tmp_path / "was-run").exists()
+
+
+def test_a_cache_of_another_user_is_not_read(world, tmp_path, monkeypatch):
+    make_cache_folder()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert make_cache_folder() == f"{tmp_path / 'cache' / 'redline'} belongs to another user"
+
+
+def test_the_cache_is_this_users_alone(world, tmp_path, monkeypatch):
+    world.play()
+    assert (tmp_path / "cache" / "redline").stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")  # it would depend on the working directory
+    assert cache_folder() == Path.home() / ".cache" / "redline" / "kernels"
+
+
+def test_without_a_place_for_the_cache_kernels_run_and_redline_warns_once(world, tmp_path):
+    (tmp_path / "file").touch()
+    done = run(tmp_path, PLAY, XDG_CACHE_HOME=str(tmp_path / "file"))
+    assert done.stdout == "20 1\n"
+    assert done.stderr.count("Machine code is not kept for the next process") == 1

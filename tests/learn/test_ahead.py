@@ -67,7 +67,7 @@ def test_another_core_is_asked_only_where_there_is_something_to_compile(monkeypa
 
 
 def test_it_ends_when_whoever_wanted_it_does(tmp_path: Path) -> None:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     ahead = subprocess.Popen(
         [sys.executable, "-c", f"import sys\n{BEGIN}", "2"], stdin=subprocess.PIPE, env=environment
     )
@@ -79,7 +79,7 @@ def test_it_ends_when_whoever_wanted_it_does(tmp_path: Path) -> None:
 def test_it_runs_nothing_that_lies_about(tmp_path: Path) -> None:
     for name in ("numba", "numpy", "redline"):
         (tmp_path / f"{name}.py").write_text("open('was-run', 'w')")
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": ""}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
     begin = (
         f"import sys; sys.path[:] = {sys.path!r}\nimport redline.learn.ahead as ahead\n"
         "from redline.learn.config import TrainConfig\nahead.cores = lambda: 2\n"
