@@ -95,8 +95,14 @@ def _write_to_device(path: Path, data: bytes) -> None:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Write a file and wait until the disk has it."""
-    with path.open("wb") as file:
+    """Write a new file and wait until the disk has it.
+
+    A link, a pipe or an old draft in its place is removed, never written to.
+    """
+    with suppress(FileNotFoundError):
+        path.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.open(path, flags, 0o666), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -231,6 +231,19 @@ def link_out_of(folder: Path) -> Path | None:
     return None
 
 
+def run_folder_of(path: Path) -> Path:
+    """The run folder that a checkpoint belongs to; any other folder stands for itself.
+
+    Links are not followed: `checkpoints` may be one that leads out of the run.
+    """
+    path = path.absolute()
+    if path.parent.name == CHECKPOINTS:
+        return path.parent.parent
+    if path.name in (CHECKPOINTS, RESULT):
+        return path.parent
+    return path
+
+
 def within(folder: Path, name: object) -> Path:
     """What is called `name` in a folder. A name from a file must not lead out of it."""
     parts = Path(str(name)).parts

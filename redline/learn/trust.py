@@ -10,7 +10,7 @@ from typing import Any
 
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, config_from_json
-from redline.runs import link_out_of
+from redline.runs import link_out_of, run_folder_of
 from redline.signature import is_signed, why_no_key
 from redline.worlds.naming import with_query
 from redline.worlds.registry import is_compiled, make_env, reaches
@@ -33,7 +33,7 @@ def require_trusted(config: dict[str, Any], where: Path, trust: bool = False) ->
     """Refuse a stranger's config that would run or open something, with what that is; `trust` lets it."""
     if trust or is_signed(config):
         return
-    link = link_out_of(where)
+    link = link_out_of(run_folder_of(where))
     wishes = reach_of(config) + ([] if link is None else [_shown(f"write where its link {link.name} leads")])
     if wishes:
         raise RedlineError(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import redline
 from redline.cli import main
 from redline.errors import RedlineError
 from redline.learn import checkpoint
@@ -129,6 +130,59 @@ def test_a_strangers_run_cannot_have_us_write_elsewhere(
     told = capsys.readouterr().err
     assert (f"would write where its link {name} leads" if name != ".lock" else ".lock is no file") in told
     assert (tmp_path / "elsewhere").read_text() == "dear to somebody"
+
+
+def elsewhere_of(run: Path, name: str) -> Path:
+    """A file outside of a run, which `name` in the run now leads to."""
+    victim = run.parent / "elsewhere"
+    victim.write_text("dear to somebody")
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(victim)
+    return victim
+
+
+@pytest.mark.parametrize("name", [".scores.json.tmp", ".report.html.tmp", "checkpoints"])
+@pytest.mark.parametrize("use", ["eval run", "eval run/checkpoints", "report run", "load"])
+def test_links_anywhere_in_an_untrusted_run_are_refused(name, use, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "cage2", *TINY, "--run-dir", "run"]) == 0
+    rewrite(Path("run"), total_steps=64)
+    if name == "checkpoints":
+        Path("run", name).rename(tmp_path / "outside")
+        Path("run", name).symlink_to(tmp_path / "outside")
+    else:
+        elsewhere_of(tmp_path / "run", name)
+    if use == "load":
+        with pytest.raises(RedlineError, match=f"would write where its link {name} leads"):
+            redline.load("run")
+        return
+    command, run = use.split()
+    more = ["--episodes", "1"] if command == "eval" else []
+    assert main([command, run, *more]) == 2
+    assert f"would write where its link {name} leads" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [".scores.json.tmp", ".report.html.tmp"])
+def test_drafts_are_never_written_through_a_link(name, tmp_path, monkeypatch):
+    """Not even in a run of one's own, which others may have had in their hands."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "cage2", *TINY, "--run-dir", "run"]) == 0
+    victim = elsewhere_of(tmp_path / "run", name)
+    assert main(["eval", "run", "--episodes", "1"]) == 0
+    assert main(["report", "run"]) == 0
+    assert victim.read_text() == "dear to somebody"
+    assert not Path("run", name).is_symlink()
+
+
+@pytest.mark.parametrize("name", [".scores.json.tmp", ".report.html.tmp"])
+def test_a_pipe_in_the_place_of_a_draft_keeps_nobody_waiting(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "cage2", *TINY, "--run-dir", "run"]) == 0
+    rewrite(Path("run"), total_steps=64)
+    Path("run", name).unlink(missing_ok=True)
+    os.mkfifo(Path("run", name))
+    assert main(["eval", "run", "--episodes", "1"]) == 0
+    assert main(["report", "run"]) == 0
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o000])
