@@ -12,7 +12,7 @@ _WORN_1, _WORN_2, _KEPT_2 = np.float32(1 - BETA_1), np.float32(1 - BETA_2), np.f
 
 
 class Adam:
-    """Does what `torch.optim.Adam(fused=True)` does, bit for bit, to weights in this machine's own memory.
+    """Does what `torch.optim.Adam(fused=True)` does, within float rounding, to weights in this machine's own memory.
 
     A step of torch's takes several times longer than the arithmetic: here it is a loop of our own.
     """
@@ -72,7 +72,7 @@ def clip(gradient, max_norm):
 
 @chained
 def descend(weights, gradient, means, squares, step, learning_rate, eps):
-    """Step number `step` of Adam. The order of the operations, and which are fused, is torch's."""
+    """Step number `step` of Adam. The order of the operations is torch's."""
     pace = np.float32(learning_rate / (1.0 - BETA_1**step))
     correction, small = np.float32((1.0 - BETA_2**step) ** 0.5), np.float32(eps)
     for i in range(len(weights)):

@@ -1,4 +1,4 @@
-"""Our optimiser on one vector is torch's own."""
+"""Our optimiser on one vector does what torch's does, within rounding."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import torch
 
 from redline.learn.adam import Adam
 from redline.learn.torch_adam import TorchAdam
+from tests.oracles.rounding import UNIT, AdamBounds
 
 
 def slopes(count: int) -> list[np.ndarray]:
@@ -41,24 +43,35 @@ class DescentByTorch(Descent):
         self.optimizer = TorchAdam(tensor, 0.01, eps=1e-5)
 
 
-def test_it_moves_weights_exactly_as_that_of_torch_does():
-    ours, theirs = Descent(), torch.ones(1000, requires_grad=True)
-    ours.go(50)
-    optimizer = torch.optim.Adam([theirs], lr=0.01, eps=1e-5, fused=True)
+class DescentByTorchItself(Descent):
+    """The same, by the optimiser of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tensor = torch.from_numpy(self.weights)
+        self._tensor.grad = torch.from_numpy(self.gradient)
+        self.optimizer = torch.optim.Adam([self._tensor], lr=0.01, eps=1e-5, fused=True)
+
+    def go(self, count: int) -> None:
+        for k, slope in enumerate(slopes(count)):
+            self.gradient[:] = slope
+            self.optimizer.param_groups[0]["lr"] = 0.01 / (k + 1)
+            self.optimizer.step()
+
+
+@pytest.mark.parametrize("kind", [Descent, DescentByTorch, DescentByTorchItself])
+def test_weights_move_as_adam_moves_them_within_rounding(kind):
+    found = kind()
+    found.go(50)
+    exact = AdamBounds(np.ones(1000, np.float32), eps=1e-5)
     for k, slope in enumerate(slopes(50)):
-        theirs.grad = torch.from_numpy(slope)
-        optimizer.param_groups[0]["lr"] = 0.01 / (k + 1)
-        optimizer.step()
-    np.testing.assert_array_equal(ours.weights, theirs.detach().numpy())
-
-
-def test_weights_that_torch_holds_move_alike():
-    ours, theirs = Descent(), DescentByTorch()
-    ours.go(50)
-    theirs.go(50)
-    np.testing.assert_array_equal(ours.weights, theirs.weights)
-    for name, array in ours.optimizer.snapshot().items():
-        np.testing.assert_array_equal(array, theirs.optimizer.snapshot()[name])
+        exact.step(slope, 0.01 / (k + 1))
+    assert exact.weights_error.max() < 1e-4  # or the bound would allow anything
+    assert (np.abs(found.weights - exact.weights) <= exact.weights_error).all()
+    if kind is not DescentByTorchItself:
+        state = found.optimizer.snapshot()
+        assert (np.abs(state["0.exp_avg"] - exact.means) <= exact.means_error).all()
+        assert (np.abs(state["0.exp_avg_sq"] - exact.squares) <= exact.squares_error).all()
 
 
 def test_gradients_are_clipped_as_torch_clips_them():
@@ -68,7 +81,8 @@ def test_gradients_are_clipped_as_torch_clips_them():
         theirs.grad = torch.from_numpy(ours.gradient.copy())
         ours.optimizer.clip(0.5)
         torch.nn.utils.clip_grad_norm_(theirs, 0.5)
-        np.testing.assert_allclose(ours.gradient, theirs.grad.numpy(), rtol=3e-7, atol=0.0)
+        bound = (len(theirs) / 2 + 4) * UNIT  # torch adds squares up in float32; a square root halves the error
+        np.testing.assert_allclose(ours.gradient, theirs.grad.numpy(), rtol=2 * bound, atol=0.0)
 
 
 def test_a_snapshot_goes_on_as_if_nothing_had_happened():
