@@ -42,7 +42,7 @@ _Code: Any = getattr(caching, "CompileResultCacheImpl", object)
 _Cache: Any = getattr(caching, "FunctionCache", object)
 _Locator: Any = getattr(caching, "UserWideCacheLocator", object)
 
-config._config_fname = os.devnull  # type: ignore[attr-defined]
+config._config_fname = os.devnull
 config.reload_config()  # without what a .numba_config.yaml in the working directory had set
 
 
