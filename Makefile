@@ -44,7 +44,7 @@ docs: $(VENV)/.installed-docs ## build the manual as one searchable site in buil
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "Read it: $(BIN)/python -m http.server --directory build/site"
 
-fuzz: $(VENV)/.installed-dev ## give every reader 100,000 inputs that are almost right, and compiled worlds 10,000 wrong states
+fuzz: $(VENV)/.installed-dev ## give every reader 100,000 inputs that are almost right
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 clean: ## remove the virtual environment, caches and build products; runs/ stays

@@ -16,7 +16,6 @@ RECORD = np.dtype([
     ("waiting", np.int8, (FLOORS, FLOORS)),  # how many wait on each floor, by where they want to go
     ("origin", np.int8), ("target", np.int8),  # who comes next: what chance decides
 ])  # fmt: skip
-RANGES = {"floor": (0, 4), "riding": (0, 127), "waiting": (0, 127), "origin": (-1, 4), "target": (0, 4)}
 SEEN = redline.packed({"floor": FLOORS - 1} | {f"{what} {k}": 1 for what in ("call", "button") for k in range(FLOORS)})
 PLACES = SEEN.places
 
@@ -78,7 +77,7 @@ class Options:
 def rules(options):
     return redline.Rules(
         RECORD, 3, SEEN, begin, play, observe, allow, chance, Settings(options.rate), options.max_steps,
-        action_names=("up", "down", "open"), ranges=RANGES,
+        action_names=("up", "down", "open"),
     )  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from redline.rollout import Acting, Outcome, Rollout, remembering
 from redline.timing.progress import tell
 from redline.timing.stopwatch import Stopwatch
 from redline.timing.workers import WorkerTimes
-from redline.worlds.ranges import require_truth
 
 
 class Lockstep:
@@ -111,8 +110,6 @@ class Lockstep:
         masks = snapshot.get("masks")
         if (masks is None) != (self._masks is None) or (masks is not None and masks.shape != self._masks.shape):  # type: ignore[union-attr]
             raise RedlineError("The saved masks do not fit these envs. Make them as they were made then.")
-        if masks is not None:
-            require_truth("masks", masks)
         self._obs = self.envs.restore(snapshot)
         self._masks = masks
 

@@ -13,8 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from redline.errors import RedlineError
-from redline.worlds.encoding import Encoding
-from redline.worlds.ranges import require_in_range, require_truth
+from redline.worlds.encoding import Encoding, require_form
 
 Arrays = Mapping[str, np.ndarray]
 LARGEST = 1e15
@@ -76,11 +75,10 @@ class Experience:
 
     def require_seen(self, observations: np.ndarray, masks: np.ndarray | None) -> None:
         """Refuse observations that no env gives, and masks that are none."""
-        self._encoding.require_possible(observations)
+        require_form(self._encoding, observations)
         if masks is not None:
             if masks.dtype != np.bool_ or masks.ndim != 2 or len(masks) != len(observations):
                 raise Unfit(f"its masks are {masks.dtype} {list(masks.shape)}, for {len(observations)} observations")
-            require_truth("masks", masks)
             num_actions = getattr(self._space, "n", None)
             if num_actions is not None and masks.shape[1] != num_actions:
                 raise Unfit(f"its masks are of {masks.shape[1]} actions, not of {num_actions}")
@@ -101,7 +99,8 @@ class Experience:
             raise Unfit(f"its actions are of shape {list(actions.shape)}, not {list(shape)}")
         if isinstance(space, gym.spaces.Discrete):
             require_like({"actions": actions}, {"actions": np.zeros(actions.shape, space.dtype)}, "experience")
-            require_in_range("actions", actions, {"": (-1, int(space.n) - 1)})
+            if (actions < -1).any() or (actions >= space.n).any():
+                raise Unfit("its actions are beyond those that there are")
         elif isinstance(space, gym.spaces.MultiDiscrete):
             require_like({"actions": actions}, {"actions": np.zeros(actions.shape, space.dtype)}, "experience")
             if (actions < -1).any() or (actions >= space.nvec).any():
@@ -144,7 +143,8 @@ class Experience:
             raise Unfit(f"its {prefix}.rows are of shape {list(shape)}")
         _require_whole(arrays["rows"])
         self.require_seen(observations, arrays.get("masks"))
-        require_in_range(f"{prefix}.rows", arrays["rows"], {"": (0, len(observations) - 1)})
+        if (arrays["rows"] < 0).any() or (arrays["rows"] >= len(observations)).any():
+            raise Unfit(f"its {prefix}.rows lead to no observation")
         self.require_done(arrays["actions"], shape)
         floats, flags = ("log_probs", "values", "next_values", "rewards"), ("terminated", "truncated")
         like = {name: np.zeros(shape, np.float32) for name in floats} | {
@@ -153,8 +153,6 @@ class Experience:
         held = {"held": np.zeros(shape, np.bool_)} if "held" in arrays else {}
         require_like(arrays, {**like, **held, "version": np.zeros(shape[1], np.int64)}, prefix)
         require_numbers({name: arrays[name] for name in floats}, prefix)
-        for name in (*flags, *held):
-            require_truth(f"{prefix}.{name}", arrays[name])
 
 
 def _require_whole(array: np.ndarray) -> None:

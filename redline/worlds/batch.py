@@ -18,7 +18,6 @@ from redline.errors import RedlineError, unknown
 from redline.worlds.encoding import Encoding, Plain
 from redline.worlds.observations import space_encoding
 from redline.worlds.play_on import Answers, Ends, Going, PlayedColumns, Playing
-from redline.worlds.ranges import WAY_OUT, Ranges, require_in_range, require_truth, undeclared
 from redline.worlds.results import StepResults
 from redline.worlds.world import Named
 
@@ -91,13 +90,6 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def state_arrays(self) -> dict[str, np.ndarray]:
         """The arrays [N, ...] that hold the envs, by name: views, which `restore` writes into."""
         raise NotImplementedError
-
-    def ranges(self) -> dict[str, Ranges]:
-        """The range of each field of `state_arrays`, by array; see `redline.worlds.ranges`."""
-        return {}
-
-    def require_consistent(self, arrays: dict[str, np.ndarray]) -> None:
-        """Refuse arrays of `state_arrays` whose values are all in range, but cannot stand beside each other."""
 
     def require_allowed(self, actions: np.ndarray) -> None:
         """Refuse actions that an env does not allow now."""
@@ -189,10 +181,7 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return {**arrays, "obs": self.obs.copy(), **self._masks()}
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
-        """Go on from a snapshot of an env with the same options and size; returns the observation it stopped at.
-
-        A snapshot may come from a file, so it is looked through before any rule plays on with it.
-        """
+        """Go on from a snapshot of an env with the same options and size; returns the observation it stopped at."""
         for name, array in self.snapshot().items():
             given = snapshot.get(name)
             if given is None or given.shape != array.shape or given.dtype != array.dtype:
@@ -200,7 +189,6 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                     f"A snapshot of {len(snapshot.get('obs', ()))} envs with other options cannot go on in "
                     f"{self.num_envs} envs: its {name} does not fit. Make the env as it was made then."
                 )
-        self._require_possible(snapshot)
         for name, array in self.state_arrays().items():
             _bytes(array)[:] = snapshot[name]
         self.obs[:] = snapshot["obs"]
@@ -208,25 +196,6 @@ class BatchEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             self.mask[:] = snapshot["action_mask"]
         self._begun = True
         return self.shown(self.obs)
-
-    def _require_possible(self, snapshot: dict[str, np.ndarray]) -> None:
-        """Refuse a state that no env can be in, as far as the world says which those are."""
-        ranges = self.ranges()
-        arrays = {name: _typed(snapshot[name], array) for name, array in self.state_arrays().items()}
-        for name, array in arrays.items():
-            require_in_range(name, array, ranges.get(name, {}))
-        self.require_consistent(arrays)
-        self.stored.require_possible(snapshot["obs"])
-        if self.mask.shape[1]:
-            require_truth("action_mask", snapshot["action_mask"])
-            if not snapshot["action_mask"].any(axis=-1).all():
-                raise RedlineError(f"The saved action_mask allows no action at all. {WAY_OUT}")
-
-    def undeclared_fields(self) -> list[str]:
-        """Fields that have no range, so that rules could be handed any number in them."""
-        ranges = self.ranges()
-        arrays = self.state_arrays()
-        return [field for name in arrays for field in undeclared(name, arrays[name].dtype, ranges.get(name, {}))]
 
     def single_info(self, infos: Infos) -> Infos:
         """The infos of a batch of one, as a `SingleEnv` tells them."""
@@ -369,9 +338,3 @@ def _bytes(array: np.ndarray) -> np.ndarray:
     bare = array.view(np.ndarray)
     width = bare.dtype.itemsize * int(np.prod(bare.shape[1:]))
     return bare.reshape(-1).view(np.uint8).reshape(len(bare), width) if width else np.zeros((len(bare), 0), np.uint8)
-
-
-def _typed(memory: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """The memory that `_bytes` gave of an array, as an array of that form again."""
-    bare = like.view(np.ndarray)
-    return np.ascontiguousarray(memory).reshape(-1).view(bare.dtype).reshape(bare.shape)

@@ -15,7 +15,6 @@ from numpy.typing import DTypeLike
 
 from redline.compiled.speed import inlined, kernel
 from redline.errors import RedlineError
-from redline.worlds.ranges import WAY_OUT, require_in_range, require_truth
 
 BITS = 63
 """Bits of a word that are filled; the sign is left alone."""
@@ -44,9 +43,6 @@ class Encoding(Protocol):
 
     def decode(self, stored: np.ndarray) -> np.ndarray:
         """The numbers [n, size] of stored observations [n, *shape]; refused if they are in another form."""
-
-    def require_possible(self, stored: np.ndarray) -> None:
-        """Refuse observations from a file that no env could have given and `decode` could not take."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +73,6 @@ class Plain:
         rows = stored.reshape(len(stored), -1)
         return rows if self.unit == 1.0 else rows * np.float32(1 / self.unit)
 
-    def require_possible(self, stored: np.ndarray) -> None:
-        """Refuse what is no number."""
-        require_form(self, stored)
-        if self.dtype.kind == "b":
-            require_truth("observations", stored)
-        elif self.dtype.kind == "f" and not np.isfinite(stored).all():
-            raise RedlineError(f"The saved observations hold values that are no numbers. {WAY_OUT}")
-
 
 @dataclass(frozen=True)
 class OneHot:
@@ -109,11 +97,6 @@ class OneHot:
         """Rows float32 with a 1 in the place of the state."""
         require_form(self, stored)
         return np.eye(self.count, dtype=np.float32)[stored - self.first]
-
-    def require_possible(self, stored: np.ndarray) -> None:
-        """Refuse the number of no state."""
-        require_form(self, stored)
-        require_in_range("observations", stored, {"": (self.first, self.first + self.count - 1)})
 
 
 @dataclass(frozen=True)
@@ -143,13 +126,6 @@ class OneHots:
         np.put_along_axis(rows, places, 1.0, axis=1)
         return rows
 
-    def require_possible(self, stored: np.ndarray) -> None:
-        """Refuse numbers of no states."""
-        require_form(self, stored)
-        states = stored.reshape(len(stored), -1)
-        for k, (first, count) in enumerate(zip(self.firsts, self.counts, strict=True)):
-            require_in_range("observations", states[:, k], {"": (first, first + count - 1)})
-
 
 @dataclass(frozen=True)
 class Image:
@@ -178,12 +154,6 @@ class Image:
         pictures = stored.transpose(0, 3, 1, 2) if self.channels_last and stored.ndim == 4 else stored
         rows = pictures.reshape(len(stored), -1)
         return rows.astype(np.float32) if self.unit == 1.0 else rows * np.float32(1 / self.unit)
-
-    def require_possible(self, stored: np.ndarray) -> None:
-        """Any bytes are a picture; bits are one or zero."""
-        require_form(self, stored)
-        if self.dtype.kind == "b":
-            require_truth("observations", stored)
 
 
 class Field(NamedTuple):
@@ -232,10 +202,6 @@ class Words:
         _decode_words(stored, self._word, self._shift, self._mask, values)
         values[:, len(self._word) :] = self._constant
         return values
-
-    def require_possible(self, stored: np.ndarray) -> None:
-        """Any bits are numbers."""
-        require_form(self, stored)
 
 
 @inlined

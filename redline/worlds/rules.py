@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numba
@@ -23,7 +23,6 @@ from redline.worlds.batch import BatchEnv, Infos, SingleEnv, any_seed
 from redline.worlds.encoding import Encoding
 from redline.worlds.options import made_options
 from redline.worlds.play_on import Playing, playing_on, see_words, see_words_and_mask
-from redline.worlds.ranges import WAY_OUT, Range, Ranges
 from redline.worlds.recordings import Recordings, verify_recordings
 from redline.worlds.results import StepResults
 from redline.worlds.world import Command, World
@@ -74,15 +73,12 @@ class Rules:
     """The range of an observation's numbers, where they are floats."""
     metrics: tuple[str, ...] = ()
     """Fields of the record to tell of every episode that ends."""
-    ranges: Mapping[str, Range] = field(default_factory=dict)
-    """The least and the greatest value of each whole number in the record, by field. Compiled rules do not look before they
-    index, so a run goes on from a file that somebody else wrote only if all of them are declared."""
 
     def __post_init__(self) -> None:
         """Refuse rules that cannot be played."""
         if self.record.names is None or "rng" not in self.record.names or self.record["rng"] != np.uint64:
             raise RedlineError("The record of a world needs a field ('rng', np.uint64): each env draws from its own.")
-        for name in (*self.metrics, *self.ranges):
+        for name in self.metrics:
             if name not in self.record.names:
                 raise RedlineError(
                     f"The record of the world has no field {name!r}. It has {', '.join(self.record.names)}."
@@ -251,15 +247,6 @@ class RulesEnv(BatchEnv):
         """Write observations and masks anew, after `state` was written into."""
         self._loops.look(self.state, 0, self.num_envs, self.rules.settings, self._rows, self.mask)
 
-    def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
-        """Go on from a snapshot, if its observations and masks are those that the rules write of its records."""
-        super().restore(snapshot)
-        obs, mask = self.obs.copy(), self.mask.copy()
-        self.look()
-        if not (np.array_equal(obs, self.obs) and np.array_equal(mask, self.mask)):
-            raise RedlineError(f"The saved observations or masks are not those of the saved records. {WAY_OUT}")
-        return self.shown(self.obs)
-
     def require_allowed(self, actions: np.ndarray) -> None:
         """Refuse actions that a mask forbids."""
         if self.rules.allow is not None:
@@ -292,11 +279,6 @@ class RulesEnv(BatchEnv):
     def state_arrays(self) -> dict[str, np.ndarray]:
         """Records and tallies."""
         return {"records": self.state, "tally": self._tally}
-
-    def ranges(self) -> dict[str, Ranges]:
-        """As the rules declare them."""
-        length = (0, self.rules.max_steps or MOST_STEPS)
-        return {"records": self.rules.ranges, "tally": {"length": length, "last_length": length}}
 
 
 def rules_world(name: str, about: str, rules: Callable[[Any], Rules], options: type, **more: Any) -> World:

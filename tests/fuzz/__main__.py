@@ -1,6 +1,6 @@
-"""`make fuzz`: every reader gets 100,000 inputs that are almost right, and compiled envs 10,000 states each that are not.
+"""`make fuzz`: every reader gets 100,000 inputs that are almost right.
 
-    python -m tests.fuzz [--inputs N] [--states N] [--from SEED] [NAME…]
+    python -m tests.fuzz [--inputs N] [--from SEED] [NAME…]
 
 All inputs of a reader are tried in one process, a fork of this one with 1 GB of memory above what it begins with. No input
 may end in a traceback, take over two seconds of processor time, or end the process; where one does, the next process goes
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import sys
 import time
 import warnings
@@ -26,14 +25,13 @@ for variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
 
 def main() -> int:
     from tests.fuzz.readers import NAMES
-    from tests.fuzz.states import ENVS
 
-    options = _options(("", *NAMES, *ENVS))
+    options = _options(("", *NAMES))
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")
-    jobs = [(name, options.inputs) for name in NAMES] + [(env, options.states) for env in ENVS]
-    chosen = [(name, count) for name, count in jobs if not options.names or name in options.names]
-    failed = [name for name, count in chosen if not _passes(name, range(options.first, options.first + count))]
+    seeds = range(options.first, options.first + options.inputs)
+    chosen = [name for name in NAMES if not options.names or name in options.names]
+    failed = [name for name in chosen if not _passes(name, seeds)]
     print(f"found something: {', '.join(failed)}" if failed else "nothing found")
     return int(bool(failed))
 
@@ -41,7 +39,6 @@ def main() -> int:
 def _options(names: tuple[str, ...]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--inputs", type=int, default=100_000, help="for each reader")
-    parser.add_argument("--states", type=int, default=10_000, help="for each env")
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("names", nargs="*", choices=names, default="")
     return parser.parse_args()
@@ -62,13 +59,9 @@ def _told(found: Findings) -> str:
 
 def _subject(name: str) -> Try:
     """How to try one input, by its seed."""
-    from tests.fuzz.readers import NAMES, reader
-    from tests.fuzz.states import Subject
+    from tests.fuzz.readers import reader
 
-    if name in NAMES:
-        return reader(name).try_one
-    subject = Subject(name)
-    return lambda seed: subject.try_one(random.Random(seed))
+    return reader(name).try_one
 
 
 if __name__ == "__main__":

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import mmap
 import os
-import random
 import signal
 import time
 
 import numpy as np
 import pytest
 
-from redline.errors import RedlineError
 from tests.fuzz.readers import NAMES, reader
-from tests.fuzz.states import Subject
 from tests.fuzz.trying import PATIENCE, _Look, _put, try_all
 
 FOUND = {
@@ -41,29 +38,6 @@ def test_whatever_was_recorded_is_replayed_or_told_in_one_line(name: str) -> Non
     subject = reader(name)
     for seed in (*FOUND.get(name, ()), *range(1000, 1010)):
         subject.try_one(seed)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("env", ["cage2", "cage4?steps=40", "petri:cluster/S-0?wafers=3", "nasim:small"])
-def test_a_state_that_no_training_came_to_is_refused_or_played_on(env: str) -> None:
-    subject = Subject(env)
-    with np.errstate(all="ignore"):
-        let_through = [subject.try_one(random.Random(seed)) for seed in range(30)]
-    assert not all(let_through)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_count_that_would_run_over_is_refused() -> None:
-    assert not Subject("petri:cluster/S-0?wafers=3").try_one(random.Random(702))  # it once ended the process
-
-
-def test_observations_that_a_team_has_kept_are_looked_through() -> None:
-    subject = Subject("cage4?steps=40")
-    arrays, values = subject.moments[0]
-    kept = arrays["actor.0.known"].copy()
-    kept[0, -1] = 1 << 60
-    with pytest.raises(RedlineError, match="an agent that there is not"):
-        subject.trainer.restore({**arrays, "actor.0.known": kept}, values)
 
 
 def test_an_input_that_ends_the_process_is_told_and_the_next_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:

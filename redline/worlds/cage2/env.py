@@ -14,11 +14,9 @@ from redline.worlds.batch import BatchEnv, Infos, SingleEnv, any_seed
 from redline.worlds.cage2.recordings import access, host_bits
 from redline.worlds.cage2.rules import kernel
 from redline.worlds.cage2.rules.observe import encoding_of
-from redline.worlds.cage2.rules.ranges import MOST, field_ranges, require_possible_red
 from redline.worlds.cage2.rules.scenario import ACTIONS, Scenario, action_names
 from redline.worlds.cage2.rules.state import new_state
 from redline.worlds.play_on import Playing
-from redline.worlds.ranges import Ranges
 from redline.worlds.results import StepResults
 from redline.worlds.world import Named
 
@@ -117,23 +115,6 @@ class Cage2VectorEnv(BatchEnv):
     def state_arrays(self) -> dict[str, np.ndarray]:
         """One record per env."""
         return {"records": self.state}
-
-    def ranges(self) -> dict[str, Ranges]:
-        """Those of the record."""
-        limit = self.scenario.max_steps
-        return {"records": field_ranges(limit - 1 if limit and self.autoreset else MOST)}
-
-    def require_consistent(self, arrays: dict[str, np.ndarray]) -> None:
-        """Red knows whom it attacks, and by what."""
-        require_possible_red(arrays["records"])
-
-    def restore(self, snapshot: dict[str, np.ndarray]) -> np.ndarray:
-        """Go on from a snapshot; those of earlier versions call the observations `packed`, and have shorter records."""
-        named = {("obs" if name == "packed" else name): array for name, array in snapshot.items()}
-        records = named.get("records")
-        if records is not None and records.ndim == 2 and records.shape[1] < self.state.itemsize:
-            named["records"] = np.pad(records, ((0, 0), (0, self.state.itemsize - records.shape[1])))
-        return super().restore(named)
 
     def true_state(self) -> TrueState:
         """Red's hold on every host, decoys, the OT service: what the rules know and Blue does not."""

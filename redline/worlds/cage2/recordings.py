@@ -16,7 +16,6 @@ from redline.compiled.speed import at_speed
 from redline.errors import RedlineError
 from redline.worlds.cage2.rules import kernel
 from redline.worlds.cage2.rules.observe import encoding_of
-from redline.worlds.cage2.rules.ranges import field_ranges
 from redline.worlds.cage2.rules.scenario import (
     B_LINE,
     HOSTS,
@@ -144,15 +143,24 @@ def _check(path: Path, traces: Arrays) -> None:
         raise RedlineError(f"{path}: green_agent must be 0 (Sleep) or 1 (GreenAgent).")
 
 
+_CHOICES = {
+    "script_host": (-1, NUM_HOSTS - 1),
+    "script_other": (-1, 7),
+    "script_top": (-1, 1),
+    "script_detected": (-1, 1),
+    "script_green_host": (-1, NUM_HOSTS - 1),
+}
+"""The smallest and the largest number of each recorded choice; -1 is none."""
+
+
 def _check_choices(path: Path, red: np.ndarray, green: np.ndarray) -> None:
     """Refuse choices that are none: rules take them as they are."""
-    ranges = field_ranges(0)
     columns = {
         "script_host": red[:, _RED.target], "script_other": red[:, _RED.other], "script_top": red[:, _RED.top],
         "script_detected": red[:, _RED.detected], "script_green_host": green[:, _GREEN.host],
     }  # fmt: skip
     for name, values in columns.items():
-        low, high = ranges[name]
+        low, high = _CHOICES[name]
         if values.min() < low or values.max() > high:
             what = name.removeprefix("script_").replace("_", " ")
             raise RedlineError(f"{path}: a recorded {what} is {values.min()} to {values.max()}, not {low} to {high}.")

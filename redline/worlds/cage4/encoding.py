@@ -19,7 +19,7 @@ from redline.worlds.cage4.rules.observe import (
     ZONE_NUMBERS,
     decode_words,
 )
-from redline.worlds.cage4.rules.remembered import AGENT, NUM_NUMBERS, PHASE, ROW_BYTES, decode_rows
+from redline.worlds.cage4.rules.remembered import NUM_NUMBERS, ROW_BYTES, decode_rows
 from redline.worlds.cage4.rules.scenario import BLUE_ZONES, NUM_BLUE, NUM_ZONES, SLOTS
 from redline.worlds.encoding import Plain, require_form
 
@@ -50,11 +50,6 @@ class TeamWords:
         self._decode(stored.reshape(-1, OBS_WORDS), numbers)
         return numbers.reshape(len(stored), self.size)
 
-    def require_possible(self, stored: np.ndarray) -> None:
-        """Refuse words that no agent could see."""
-        require_form(self, stored)
-        require_words(stored.reshape(-1, OBS_WORDS))
-
 
 class AgentWords:
     """Words int64 [4] of one agent, seen as 92 or 210 numbers."""
@@ -78,11 +73,6 @@ class AgentWords:
         numbers = np.zeros((len(stored), MOST_NUMBERS), np.int8)
         self._decode(np.ascontiguousarray(stored), numbers)
         return numbers[:, : self.size]
-
-    def require_possible(self, stored: np.ndarray) -> None:
-        """Refuse words that no agent could see."""
-        require_form(self, stored)
-        require_words(stored)
 
 
 class MemoryRows:
@@ -108,13 +98,6 @@ class MemoryRows:
         numbers = np.zeros((len(rows), NUM_NUMBERS), np.float32)
         self._decode(rows, numbers)
         return numbers.reshape(len(stored), self.size)
-
-    def require_possible(self, stored: np.ndarray) -> None:
-        """Refuse rows of a phase or an agent that is not there."""
-        require_form(self, stored)
-        rows = stored.reshape(-1, ROW_BYTES)
-        if (rows[:, PHASE] > LAST_PHASE).any() or (rows[:, AGENT] >= NUM_BLUE).any():
-            raise RedlineError("These observations are of a phase or of an agent that there is not in CAGE-4.")
 
 
 def words_of(numbers: np.ndarray) -> np.ndarray:

@@ -14,11 +14,10 @@ from redline.errors import RedlineError
 from redline.worlds.batch import Infos, any_seed
 from redline.worlds.cage4.encoding import AgentWords, MemoryRows, TeamWords, agent_space, memory_space
 from redline.worlds.cage4.naming import action_label
-from redline.worlds.cage4.remembering import MEMORY_RANGES, TeamMemory
+from redline.worlds.cage4.remembering import TeamMemory
 from redline.worlds.cage4.rules import kernel
-from redline.worlds.cage4.rules.observe import OBS_WORDS, WORD_BITS
+from redline.worlds.cage4.rules.observe import OBS_WORDS
 from redline.worlds.cage4.rules.pcg import seed_generator
-from redline.worlds.cage4.rules.ranges import field_ranges, require_consistent
 from redline.worlds.cage4.rules.remembered import NUM_USEFUL, USEFUL, WAIT
 from redline.worlds.cage4.rules.scenario import (
     BLUE_AGENTS,
@@ -32,7 +31,6 @@ from redline.worlds.cage4.rules.scenario import (
 )
 from redline.worlds.cage4.rules.state import new_state
 from redline.worlds.cage4.truth import EnterpriseTruth, true_state
-from redline.worlds.ranges import Ranges, bits
 from redline.worlds.results import StepResults
 from redline.worlds.team import AgentSpaces, TeamEnv, seeds_of
 
@@ -154,17 +152,6 @@ class Cage4VectorEnv(TeamEnv):
         if self.memory is not None:
             found |= {"memory": self.memory.records, "words": self.words, "all_masks": self.all_masks}
         return found
-
-    def ranges(self) -> dict[str, Ranges]:
-        """The range of each field of a record."""
-        remembered: dict[str, Ranges] = {}
-        if self.memory is not None:
-            remembered = {"memory": MEMORY_RANGES, "words": {"": bits(WORD_BITS)}}
-        return {"records": field_ranges(self.state.dtype, self._settings), **remembered}
-
-    def require_consistent(self, arrays: dict[str, np.ndarray]) -> None:
-        """Refuse records whose fields cannot stand beside each other."""
-        require_consistent(arrays["records"])
 
     @property
     def idle(self) -> np.ndarray:

@@ -7,25 +7,8 @@ import numpy as np
 from redline.compiled.speed import at_speed
 from redline.worlds.cage4.encoding import words_of
 from redline.worlds.cage4.rules import remembered
-from redline.worlds.cage4.rules.remembered import MEMORY, NEVER, NUM_AREAS, NUM_USEFUL, ROW_BYTES
-from redline.worlds.cage4.rules.scenario import BLUE_DURATION, BLUE_KINDS, MOST_ACTIONS, NUM_BLUE, SLOTS
-from redline.worlds.ranges import Range, Ranges, bits
-
-_COUNT: Range = (0, 2**31 - 2)
-_WHEN: Range = (NEVER, 2**31 - 2)
-MEMORY_RANGES: Ranges = {
-    "clock": _COUNT,
-    "alert": _WHEN,
-    "break_ins": _COUNT,
-    "left": (0, int(BLUE_DURATION.max())),
-    "kind": (0, len(BLUE_KINDS) - 1),
-    "area": (0, NUM_AREAS - 1),
-    "slot": (0, SLOTS - 1),
-    "there": bits(SLOTS),
-    "seen": _WHEN,
-    "meant": (-1, MOST_ACTIONS - 1),
-}
-"""The range of each field of a memory."""
+from redline.worlds.cage4.rules.remembered import MEMORY, NUM_USEFUL, ROW_BYTES
+from redline.worlds.cage4.rules.scenario import NUM_BLUE
 
 
 class TeamMemory:

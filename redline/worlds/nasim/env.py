@@ -15,9 +15,8 @@ from redline.worlds.nasim.rules import kernel
 from redline.worlds.nasim.rules.observe import AttackWords
 from redline.worlds.nasim.rules.scenario import AttackScenario
 from redline.worlds.nasim.rules.state import ENDED, new_ended, new_state
-from redline.worlds.nasim.rules.tables import FLAGS, HOSTS_PER_WORD, action_names, value_bounds
+from redline.worlds.nasim.rules.tables import FLAGS, action_names, value_bounds
 from redline.worlds.play_on import Playing
-from redline.worlds.ranges import Ranges, bits
 from redline.worlds.results import StepResults
 from redline.worlds.world import Named
 
@@ -84,16 +83,6 @@ class NasimVectorEnv(BatchEnv):
     def state_arrays(self) -> dict[str, np.ndarray]:
         """A record and the words of access per env."""
         return {"envs": self.state.envs, "access": self.state.access}
-
-    def ranges(self) -> dict[str, Ranges]:
-        """Masks of subnets that there are, counts that can be."""
-        subnets, goals = (0, self._tables.places.subnets), (0, self._tables.goals)
-        masks = dict.fromkeys(("reachable", "discovered", "held", "rooted", "found"), subnets)
-        last = self._tables.step_limit or LONGEST
-        return {
-            "envs": {**masks, "clock": (0, last), "missing": goals, "result": bits(len(FLAGS)), "pays": (0, 1)},
-            "access": {"": bits(2 * HOSTS_PER_WORD)},
-        }
 
     def results(self) -> dict[str, np.ndarray]:
         """How the latest action of each env ended: the original's flags bool [N], and the value float32 [N] it gained."""

@@ -14,10 +14,8 @@ from redline.worlds.encoding import plain
 from redline.worlds.petri.instances import parse_petri
 from redline.worlds.petri.rules import kernel
 from redline.worlds.petri.rules.net import Net
-from redline.worlds.petri.rules.ranges import field_ranges, require_consistent
 from redline.worlds.petri.rules.state import DONE, OUTCOMES, logged, new_finals, new_state
 from redline.worlds.petri.rules.tables import arc_list, tabulate
-from redline.worlds.ranges import Ranges
 from redline.worlds.results import StepResults
 from redline.worlds.world import Named
 
@@ -125,14 +123,6 @@ class PetriVectorEnv(BatchEnv):
     def state_arrays(self) -> dict[str, np.ndarray]:
         """All parts of the state."""
         return {name: getattr(self.state, part) for name, part in _PARTS.items()}
-
-    def ranges(self) -> dict[str, Ranges]:
-        """As the sizes of the net allow."""
-        return field_ranges(self._tables, self._sizes)
-
-    def require_consistent(self, arrays: dict[str, np.ndarray]) -> None:
-        """Tokens are where the lists say."""
-        require_consistent(self._tables, arrays)
 
     def single_info(self, infos: Infos) -> Infos:
         """The legal actions and, where the episode ended, how it did."""

@@ -158,14 +158,6 @@ def test_an_accident_restores_a_host_in_place_of_blues_action_and_costs_nothing(
     assert (rewards == 0.0).all()
 
 
-def test_records_of_earlier_versions_go_on():
-    env = Cage2VectorEnv(3)
-    env.reset(seed=1)
-    snapshot = env.snapshot()
-    older = {**snapshot, "records": snapshot["records"][:, :-24]}
-    assert (Cage2VectorEnv(3).restore(older) == env.shown(env.obs)).all()
-
-
 @pytest.mark.parametrize("rules", RULES)
 def test_useful_actions_are_played_alike_at_both_speeds(rules):
     options = {**BUSY, "observation": "memory", "actions": "useful", "rules": rules, "encoded": True}

@@ -91,9 +91,6 @@ def test_memories_go_on_from_a_snapshot():
     other.restore(saved)
     two, _, _, _, told_again = other.step(script)
     assert (one == two).all() and (told["action_mask"] == told_again["action_mask"]).all()
-    saved["memory"][:] = 255
-    with pytest.raises(RedlineError, match="can only be"):
-        other.restore(saved)
 
 
 def test_shares_and_what_happens_among_contractors_make_up_the_reward():

@@ -31,7 +31,6 @@ from redline.worlds.nasim.rules.tables import (
     observation_names,
     tabulate,
 )
-from redline.worlds.ranges import require_in_range
 
 NUM_FLAGS = len(FLAGS)
 _HOST_MASK = (1 << (HEADER_BITS - HOST_SHIFT)) - 1
@@ -216,13 +215,6 @@ class AttackWords:
         values = np.zeros((len(stored), self.size), np.float32)
         self._decode(self.tables, stored, values)
         return values
-
-    def require_possible(self, stored: np.ndarray) -> None:
-        """Refuse words that tell of a host which is not there."""
-        require_form(self, stored)
-        if not self.tables.fully_obs:
-            host = np.where((stored[:, 0] >> KIND_SHIFT) & 7 != START, (stored[:, 0] >> HOST_SHIFT) & _HOST_MASK, 0)
-            require_in_range("observations", host, {"": (0, len(self.tables.rows) - 1)})
 
 
 def observation_size(tables: NetworkTables) -> int:
