@@ -262,11 +262,12 @@ def _any_number(module: ExportedPolicy) -> dict[str, Any]:
 def _quietly() -> Iterator[None]:
     """Without what torch has to say about how it exports."""
     level = logging.getLogger("torch.onnx").level
-    logging.disable(logging.WARNING)
+    disabled = logging.root.manager.disable
+    logging.disable(max(disabled, logging.WARNING))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(disabled)
         logging.getLogger("torch.onnx").setLevel(level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -141,3 +142,13 @@ def test_what_is_not_installed_is_named_with_lines_that_install_it(tmp_path, mon
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(RedlineError, match=r"pip install 'redline\[onnx\]', or in a clone: pip install -e '.\[onnx\]'"):
         redline.export(make_agent("discrete"), tmp_path / "policy.onnx")
+
+
+def test_an_export_leaves_the_users_logging_as_it_was(tmp_path):
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        redline.export(make_agent("discrete"), tmp_path / "policy.pt2")
+        assert logging.root.manager.disable == logging.ERROR
+    finally:
+        logging.disable(before)
