@@ -88,12 +88,6 @@ MY_ENV = "import gymnasium as gym\n\n\ndef make():\n    return gym.make('CartPol
 MY_SCRIPT = "import torch\n\nlayer = torch.nn.Linear(2, 1)\nlayer(torch.ones(3, 2)).sum().backward()\n"
 
 
-def my_policy() -> None:
-    small = [word for pair in SMALL_TRAINING.items() for word in pair]
-    assert main(["train", "cage2", *small, "--run-dir", "trained", "-q"]) == 0
-    assert main(["export", "trained", "policy.npz"]) == 0
-
-
 def my_package() -> None:
     Path("my_package").mkdir()
     Path("my_package/__init__.py").touch()
@@ -107,7 +101,6 @@ SUPPLIES: dict[str, Callable[[], object]] = {  # made where a command or a piece
     "my_net.pnml": lambda: shutil.copy(DATA / "petri/pnml/kanban_1.pnml", "my_net.pnml"),
     "my_network.yaml": lambda: write_network(Path("my_network.yaml"), 0),
     "schedule.json": lambda: main(["eval", "petri:jobshop/ft06", "--policy", "SPT", "--export", "schedule.json"]),
-    'np.load("policy.npz")': my_policy,
     "tests/data": lambda: Path("tests").symlink_to(ROOT / "tests"),
 }
 

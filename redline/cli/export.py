@@ -20,7 +20,7 @@ class Export:
     run: tyro.conf.Positional[Path]
     """A run folder, or one of its checkpoints."""
     file: tyro.conf.Positional[Path]
-    """The file to write: .onnx, .pt2 (a program of torch.export) or .npz (arrays for numpy)."""
+    """The file to write: .onnx, or .pt2 (a program of torch.export)."""
     trust: bool = False
     """Use what the run names, such as an env of its own, though it was not made by you."""
     seed: int = 0

@@ -107,8 +107,6 @@ class TrainConfig:
     """Bring every number of the observations to mean 0 and deviation 1, as seen so far."""
     schedule: tyro.conf.Suppress[Callable[[float], float] | None] = None
     """From Python: a function of progress (0 to 1) whose result the learning rate is multiplied by, in place of --anneal."""
-    squash: bool = False
-    """Numbers in a Box as actions: take them through tanh to its bounds, instead of clipping what lies outside."""
     dedup: bool = True
     """Send each distinct observation through the network once. The gradient is the same, only sooner."""
     turbo: bool = True

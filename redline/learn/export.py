@@ -1,4 +1,4 @@
-"""A trained policy as a file that others can run: ONNX, a torch program, or plain arrays.
+"""A trained policy as a file that others can run: ONNX or a torch program.
 
 Whatever the file, it takes observations as the env gives them and answers with the likeliest actions, as the env takes
 them, the distribution they are from, and state values in the env's own rewards.
@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from redline.learn.heads.components import Components
 from redline.learn.heads.gaussian import Gaussian
 from redline.learn.heads.head import Head
 from redline.learn.heads.masking import MASKED
-from redline.learn.heads.squashed import Squashed
 from redline.learn.network.flat import append_free
 from redline.learn.network.recurrent import MemoryStack, RecurrentNetwork
 from redline.learn.normaliser import FARTHEST
@@ -40,7 +39,7 @@ ACTION, PROBABILITIES, DEVIATIONS, VALUE, NEXT_MEMORY = "action", "probabilities
 
 
 def export(agent: Agent | str | os.PathLike[str], path: str | os.PathLike[str]) -> Path:
-    """Write an agent, or that of a run, to a file whose ending says how: .onnx, .pt2 (`torch.export`) or .npz."""
+    """Write an agent, or that of a run, to a file whose ending says how: .onnx or .pt2 (`torch.export`)."""
     target = Path(path)
     if target.suffix not in WRITERS:
         known = ", ".join(WRITERS)
@@ -207,13 +206,6 @@ def _(head: Gaussian, outputs: Tensor) -> tuple[Tensor, Tensor]:
     return _shaped(head, means.clamp(*_bounds(head))), log_deviations.exp()
 
 
-@answered.register
-def _(head: Squashed, outputs: Tensor) -> tuple[Tensor, Tensor]:
-    means, log_deviations = outputs.split(head.size, dim=1)
-    low, high = _bounds(head)
-    return _shaped(head, low + (means.tanh() + 1) * (high - low) / 2), log_deviations.exp()
-
-
 def _bounds(head: Gaussian) -> tuple[Tensor, Tensor]:
     return torch.tensor(head.low, dtype=torch.float32), torch.tensor(head.high, dtype=torch.float32)
 
@@ -250,68 +242,10 @@ def write_torch(agent: Agent, path: Path) -> None:
         torch.export.save(program, str(path))
 
 
-def write_arrays(agent: Agent, path: Path) -> None:
-    """Plain arrays; docs/export.md says what each is and reads them in a few lines of numpy."""
-    policy = agent.policy
-    if not policy.layered or policy.sizes.picture:
-        raise RedlineError(f"Only fully connected networks fit into {path.name}. Try {path.with_suffix('.onnx').name}.")
-    layers = policy.layers()
-    arrays = {**_form_arrays(policy.encoding), **_head_arrays(policy.head), "unit": np.float32(agent.unit)}
-    arrays |= {"activation": np.array(policy.sizes.activation), "depth": np.array(len(layers.trunk) + 1)}
-    arrays |= _shift_arrays(policy)
-    critic_trunk = layers.trunk if layers.critic_trunk is None else layers.critic_trunk
-    for name, chain in (("actor", [*layers.trunk, layers.actor]), ("critic", [*critic_trunk, layers.critic])):
-        for k, layer in enumerate(chain):
-            arrays[f"{name}.{k}.weight"], arrays[f"{name}.{k}.bias"] = layer
-    if len(layers.free):
-        arrays["deviations"] = np.exp(layers.free)
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-
-
 WRITERS: dict[str, Callable[[Agent, Path], None]] = {
     ".onnx": write_onnx,
     ".pt2": write_torch,
-    ".npz": write_arrays,
 }
-
-
-def _shift_arrays(policy: Policy) -> dict[str, Any]:
-    """What is done to inputs; nothing, where they are not normalised."""
-    if policy.normaliser is not None:
-        return {**policy.normaliser.shift._asdict(), "cut": FARTHEST}
-    return {"offsets": np.float32(0.0), "factors": np.float32(1.0), "cut": np.float32(np.inf)}
-
-
-def _form_arrays(form: Encoding) -> dict[str, Any]:
-    if isinstance(form, OneHot):
-        return _state_arrays([form.count], [form.first])
-    if isinstance(form, OneHots):
-        return _state_arrays(form.counts, form.firsts)
-    if isinstance(form, Plain):
-        return {"number_unit": np.float32(form.unit), "places": np.arange(form.size)}
-    raise RedlineError(f"Observations in the form {type(form).__name__} do not fit into .npz. Try .onnx.")
-
-
-def _state_arrays(counts: Sequence[int], firsts: Sequence[int]) -> dict[str, Any]:
-    """Numbers of states; an input is 1 where the number at its place is its own."""
-    states = [np.arange(first, first + count) for count, first in zip(counts, firsts, strict=True)]
-    return {
-        "state_counts": np.array(counts), "state_firsts": np.array(firsts),
-        "places": np.repeat(np.arange(len(counts)), counts), "states": np.concatenate(states),
-    }  # fmt: skip
-
-
-def _head_arrays(head: Head) -> dict[str, Any]:
-    if isinstance(head, Categorical):
-        return {"action_counts": np.array([head.num_actions]), "action_firsts": np.array([head.first])}
-    if isinstance(head, Components):
-        firsts = np.array(head.firsts or (0,) * len(head.sizes))
-        return {"action_counts": np.array(head.sizes), "action_firsts": firsts}
-    if isinstance(head, Gaussian):
-        bounds = {"low": np.array(head.low, np.float32), "high": np.array(head.high, np.float32)}
-        return {**bounds, "squashed": np.array(isinstance(head, Squashed))}
-    raise RedlineError(f"Actions of the kind {type(head).__name__} do not fit into .npz. Try .onnx.")
 
 
 def _module(agent: Agent) -> ExportedPolicy:
@@ -328,11 +262,12 @@ def _any_number(module: ExportedPolicy) -> dict[str, Any]:
 def _quietly() -> Iterator[None]:
     """Without what torch has to say about how it exports."""
     level = logging.getLogger("torch.onnx").level
-    logging.disable(logging.WARNING)
+    disabled = logging.root.manager.disable
+    logging.disable(max(disabled, logging.WARNING))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(disabled)
         logging.getLogger("torch.onnx").setLevel(level)

@@ -38,14 +38,15 @@ def sum_up(
     rollout: Rollout, scaled: np.ndarray, gamma: np.float32, lam: np.float32, normalise: bool, head: Head
 ) -> Summed:
     """All steps of a rollout without holes as one batch; `scaled` [T, N] are its rewards in the unit that is learned in."""
-    rewards, values, next_values, terminated, truncated, rows, actions, log_probs = (
+    rewards, values, next_values, terminated, truncated, rows, log_probs = (
         np.ascontiguousarray(each.T)
         for each in (
             scaled, rollout.values, rollout.next_values, rollout.terminated, rollout.truncated,
-            rollout.rows, head.choices(rollout.actions), rollout.log_probs,
+            rollout.rows, rollout.log_probs,
         )
     )  # fmt: skip
     size = rewards.size
+    actions = _choices(rollout.actions, head)
     advantages, sums = np.empty_like(rewards), np.zeros(6)
     _advantages(rewards, values, next_values, terminated, truncated, gamma, lam, advantages, sums)
     spread = _spread(sums[:4], size)
@@ -78,6 +79,13 @@ def sum_up(
     )
     extremes = np.array([spread.return_mean, *sums[4:]], np.float32)
     return Summed(batch, spread, advantages, extremes)
+
+
+def _choices(actions: np.ndarray, head: Head) -> np.ndarray:
+    """The number of each action, int64 [N, T], of actions [T, N, ...]."""
+    by_env = np.ascontiguousarray(np.moveaxis(actions, 1, 0))
+    flat = by_env.reshape(-1, *head.action_shape)
+    return head.choices(flat).reshape(by_env.shape[:2])
 
 
 def _spread(sums: np.ndarray, size: int) -> Variances:

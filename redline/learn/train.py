@@ -337,7 +337,7 @@ def warm_up(config: TrainConfig, updates: int = 1) -> None:
         config, warm_start=None, engine="vector", collecting=Collecting(), num_envs=2, num_steps=4, ppo=once
     )
     if not is_compiled(config.env):  # an env of somebody else is left alone
-        tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2}, squash=False)
+        tiny = dataclasses.replace(tiny, env="slow", env_options={"mean_ms": 1e-6, "max_steps": 2})
         tiny = dataclasses.replace(tiny, network=None, make_network=None)  # which may fit its own env only
     trainer = trainer_for(tiny)
     for _ in range(updates):
@@ -412,7 +412,7 @@ def make_policy(env: Any, config: TrainConfig, seed: int) -> Policy:
 
         return make_team_policy(env, config, seed)
     try:
-        encoding, head = encoding_of(env), head_for(env.single_action_space, config.squash)
+        encoding, head = encoding_of(env), head_for(env.single_action_space)
     except RedlineError as error:
         raise RedlineError(f"{config.env} cannot be learned. {error}") from error
     return Policy(

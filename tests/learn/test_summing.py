@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from redline.learn.batch import Gatherer, Minibatch, Steps
 from redline.learn.gae import gae
+from redline.learn.heads import head_for
 from redline.learn.heads.categorical import Categorical
 from redline.learn.summing import sum_up
 from redline.rollout import Rollout
@@ -79,3 +81,24 @@ def test_neither_the_numbers_of_rows_nor_the_layout_change_a_bit():
     for name, ours, theirs in zip(Minibatch._fields, first, second, strict=True):
         if name != "rows":
             np.testing.assert_array_equal(ours, theirs, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "space", [gym.spaces.MultiDiscrete([2, 3]), gym.spaces.MultiBinary((2, 1))], ids=["MultiDiscrete", "MultiBinary"]
+)
+def test_actions_of_several_components_are_summed_up_as_one_choice_is(space):
+    head, plain = head_for(space), random_rollout("C")
+    choices = plain.actions % head.num_choices
+    components = np.stack(np.unravel_index(choices, head.sizes), axis=-1)
+    several = Rollout.empty(NUM_STEPS, NUM_ENVS, 0, space)
+    for name, value in vars(plain).items():
+        if name != "actions":
+            setattr(several, name, value)
+    several.actions[:] = components.reshape(several.actions.shape)
+    plain.actions[:] = choices
+    expected = sum_up(plain, plain.rewards, GAMMA, LAM, True, Categorical(head.num_choices)).batch
+    batch = sum_up(several, several.rewards, GAMMA, LAM, True, head).batch
+    np.testing.assert_array_equal(head.choices(batch.pair_actions), expected.pair_actions)
+    for found, due in zip(batch, expected, strict=True):
+        if due is not expected.pair_actions:
+            np.testing.assert_array_equal(found, due)

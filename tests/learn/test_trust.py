@@ -61,7 +61,7 @@ COMMANDS = (
 )
 OTHERS = (
     ["play", "run"],
-    ["export", "run", "x.npz"],
+    ["export", "run", "x.pt2"],
     ["improve", "run"],
     ["train", "CartPole-v1", *TINY, "--from", "run"],
     ["eval", "run/checkpoints/step-000000000016", "--episodes", "1"],

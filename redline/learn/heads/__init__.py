@@ -10,15 +10,12 @@ from redline.learn.heads.categorical import Categorical
 from redline.learn.heads.components import Components
 from redline.learn.heads.gaussian import Gaussian
 from redline.learn.heads.head import Head
-from redline.learn.heads.squashed import Squashed
 
 
-def head_for(space: gym.Space, squash: bool = False) -> Head:
-    """The head for the actions of a space. `squash` takes those of a box through tanh to its bounds."""
+def head_for(space: gym.Space) -> Head:
+    """The head for the actions of a space."""
     if isinstance(space, gym.spaces.Box):
-        return _box_head(space, squash)
-    if squash:
-        raise RedlineError(f"--squash is for actions in a Box, and these are {space}. Leave it out.")
+        return _box_head(space)
     if isinstance(space, gym.spaces.Discrete):
         return Categorical(int(space.n), int(space.start))
     if isinstance(space, gym.spaces.MultiDiscrete):
@@ -31,13 +28,14 @@ def head_for(space: gym.Space, squash: bool = False) -> Head:
     )
 
 
-def _box_head(space: gym.spaces.Box, squash: bool) -> Head:
-    low, high = (tuple(bound.reshape(-1).astype(float).tolist()) for bound in (space.low, space.high))
-    shape, dtype = space.shape, np.dtype(space.dtype)
-    if not low:
+def _box_head(space: gym.spaces.Box) -> Gaussian:
+    low = space.low.reshape(-1).astype(float)
+    high = space.high.reshape(-1).astype(float)
+    if not len(low):
         raise RedlineError(f"Actions {space} hold no number. Try a Box with at least one.")
-    if not squash:
-        return Gaussian(low, high, shape, dtype)
-    if not np.isfinite([low, high]).all():
-        raise RedlineError(f"--squash needs bounds, and the actions {space} have none. Leave it out.")
-    return Squashed(low, high, shape, dtype)
+    return Gaussian(
+        low=tuple(low.tolist()),
+        high=tuple(high.tolist()),
+        action_shape=space.shape,
+        played_dtype=np.dtype(space.dtype),
+    )

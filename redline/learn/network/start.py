@@ -22,8 +22,14 @@ def first_weights(network: Network, seed: int) -> np.ndarray:
 
 
 def _draw(layer: Layer[np.ndarray], gain: float, rng: np.random.Generator) -> None:
-    rows, columns = len(layer.weight), layer.weight[0].size
-    if rows and columns:
-        q, r = np.linalg.qr(rng.standard_normal((max(rows, columns), min(rows, columns))))
-        q *= np.where(np.diag(r) < 0, -1.0, 1.0)  # or some would be likelier than others
-        layer.weight[:] = (gain * (q.T if rows < columns else q)).reshape(layer.weight.shape)
+    if layer.weight.size == 0:
+        return
+    outputs = len(layer.weight)
+    inputs = layer.weight[0].size
+    long_side = max(outputs, inputs)
+    short_side = min(outputs, inputs)
+    q, r = np.linalg.qr(rng.standard_normal((long_side, short_side)))
+    q *= np.where(np.diag(r) < 0, -1.0, 1.0)  # QR alone is not uniform
+    if outputs < inputs:
+        q = q.T
+    layer.weight[:] = (gain * q).reshape(layer.weight.shape)

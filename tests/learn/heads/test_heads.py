@@ -9,7 +9,6 @@ from redline.learn.heads import head_for
 from redline.learn.heads.categorical import Categorical
 from redline.learn.heads.components import Components
 from redline.learn.heads.gaussian import Gaussian
-from redline.learn.heads.squashed import Squashed
 
 BOX = gym.spaces.Box(np.array([-1.0, 0.0]), np.array([1.0, 4.0]), dtype=np.float64)
 UNBOUNDED = gym.spaces.Box(-np.inf, np.inf, (2,))
@@ -20,22 +19,20 @@ def test_every_kind_of_action_has_a_head():
     assert head_for(gym.spaces.MultiDiscrete([2, 3])) == Components((2, 3), (2,), np.dtype(np.int64))
     assert head_for(gym.spaces.MultiBinary(2)) == Components((2, 2), (2,), np.dtype(np.int8))
     assert head_for(BOX) == Gaussian((-1.0, 0.0), (1.0, 4.0), (2,), np.dtype(np.float64))
-    assert head_for(BOX, squash=True) == Squashed((-1.0, 0.0), (1.0, 4.0), (2,), np.dtype(np.float64))
 
 
 @pytest.mark.parametrize(
-    ("space", "squash", "why"),
+    ("space", "why"),
     [
-        (gym.spaces.Dict({"a": gym.spaces.Discrete(2)}), False, "Discrete, MultiDiscrete, MultiBinary and Box"),
-        (gym.spaces.Text(3), False, "Discrete, MultiDiscrete, MultiBinary and Box"),
-        (UNBOUNDED, True, "needs bounds"),
-        (gym.spaces.Discrete(2), True, "for actions in a Box"),
+        (gym.spaces.Dict({"a": gym.spaces.Discrete(2)}), "Discrete, MultiDiscrete, MultiBinary and Box"),
+        (gym.spaces.Text(3), "Discrete, MultiDiscrete, MultiBinary and Box"),
+        (gym.spaces.Box(-1, 1, (0,)), "hold no number"),
     ],
     ids=str,
 )
-def test_what_cannot_be_drawn_is_refused_in_one_line(space, squash, why):
+def test_what_cannot_be_drawn_is_refused_in_one_line(space, why):
     with pytest.raises(RedlineError, match=why) as refused:
-        head_for(space, squash)
+        head_for(space)
     assert str(space).split("(")[0] in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -44,20 +41,3 @@ def test_numbers_outside_of_a_box_are_played_at_its_bounds():
     drawn = np.array([[-3.0, 2.0], [0.5, 9.0]], np.float32)
     assert head_for(BOX).played(drawn).tolist() == [[-1.0, 2.0], [0.5, 4.0]]
     assert head_for(UNBOUNDED).played(drawn).tolist() == drawn.tolist()
-
-
-def test_squashed_numbers_reach_from_one_bound_to_the_other():
-    drawn = np.array([[-50.0, 0.0], [0.0, 50.0]], np.float32)
-    assert head_for(BOX, squash=True).played(drawn).tolist() == [[-1.0, 2.0], [0.0, 4.0]]
-
-
-def test_the_density_of_squashed_numbers_adds_up_to_one():
-    head = head_for(gym.spaces.Box(-1, 1, (1,)), squash=True)
-    outcomes = np.linspace(-1, 1, 200_001)[1:-1]
-    import torch
-
-    outputs = torch.tensor([[0.4, -0.3]])
-    numbers = torch.from_numpy(np.arctanh(outcomes).astype(np.float32)).unsqueeze(1)
-    rows = torch.zeros(len(numbers), dtype=torch.long)
-    density = head.distribution(outputs, None).log_probs(rows, numbers).exp()
-    assert float(density.double().mean() * 2) == pytest.approx(1.0, abs=1e-3)
