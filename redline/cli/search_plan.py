@@ -17,11 +17,11 @@ from redline.search import KIND, workflows_of
 from redline.worlds.workflows import Workflows
 
 if TYPE_CHECKING:
-    from redline.learn.judging import Judging
-    from redline.learn.workflow import Task
+    from redline.search.equivalence import Judging
     from redline.search.paired import Paired
     from redline.search.search import Budget, Order, Search
     from redline.search.single import Single
+    from redline.search.training import Task
 
 
 TOP_TWO, GP_UCB = METHODS = ("top-two", "gp-ucb")
@@ -180,9 +180,9 @@ def plan_of(config: dict[str, Any]) -> SearchPlan:
 
 def make_search(folder: Run, plan: SearchPlan) -> Search:
     """The search that goes on in the folder."""
-    from redline.learn.workflow import train_workflow
     from redline.search.parallel import make_runner
     from redline.search.search import Search
+    from redline.search.training import train_workflow
 
     options = plan.options
     name = options.runner or ("processes" if options.parallel_workflows > 1 else "here")
@@ -227,7 +227,7 @@ def _single(plan: SearchPlan) -> Single:
 
 def _paired_task(folder: Run, plan: SearchPlan, order: Order) -> Task:
     """A training of its replicate's random numbers, with nothing to obey where it is a start."""
-    from redline.learn.workflow import Gate, Task
+    from redline.search.training import Gate, Task
 
     options, is_start = plan.options, order.workflow_id < 0
     names = "" if is_start else plan.workflows.spelled(order.workflow_id)
@@ -248,7 +248,7 @@ def _paired_task(folder: Run, plan: SearchPlan, order: Order) -> Task:
 
 
 def _judgement(plan: SearchPlan, start: str) -> Judging:
-    from redline.learn.judging import Judging
+    from redline.search.equivalence import Judging
 
     workflows, settings = plan.workflows, plan.settings
     seed = _seeds(plan, 0)[0]
@@ -264,7 +264,7 @@ def _seeds(plan: SearchPlan, replicate: int) -> list[int]:
 
 
 def _config(plan: SearchPlan, names: str, seed: int) -> dict[str, Any]:
-    from redline.learn.workflow import workflow_config
+    from redline.search.training import workflow_config
 
     base = plan.options.trainer(plan.settings.max_steps)
     return workflow_config(base, plan.workflows.env_options(plan.settings, names), seed)
@@ -282,7 +282,7 @@ def _budget(plan: SearchPlan) -> Budget:
 def _single_task(folder: Run, plan: SearchPlan, order: Order) -> Task:
     """A training of a seed of its own, from where the order says."""
     from redline.learn.train import spread_seed
-    from redline.learn.workflow import Gate, Task
+    from redline.search.training import Gate, Task
 
     options = plan.options
     names = plan.workflows.spelled(order.workflow_id)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from redline.learn.judging import Judging, judge, tell_apart
 from redline.runs import ALIKE
+from redline.search.equivalence import Judging, judge, tell_apart
 from redline.search.ranking import rank_replicates
 from redline.search.search import Known, Order, Search, TrainedWorkflow
 from redline.search.top_two import TopTwo

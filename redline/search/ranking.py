@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from redline.learn.evaluate import score
-from redline.learn.workflow import play_workflow
 from redline.runs import BEST, Run
 from redline.search.search import Known
 from redline.search.top_two import Groups, Posterior
+from redline.search.training import play_workflow
 from redline.worlds.workflows import Workflows
 
 FRESH = 7_000_003  # added to the search's seed: episodes no training has seen

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from redline.cli import main
-from redline.learn.judging import tell_apart
 from redline.metrics import load_metrics
 from redline.runs import Run
+from redline.search.equivalence import tell_apart
 from redline.search.paired import Paired
 from redline.search.parallel import Here
 from redline.search.search import Budget, Order, Search, WorkClock

@@ -238,7 +238,7 @@ def test_a_training_stopped_between_two_updates_goes_on_to_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from redline.cli.search import SearchOptions
-    from redline.learn import workflow as inner
+    from redline.search import training as inner
 
     base = SearchOptions(env="cage2", episodes_per_update=8).trainer(20)
     options = WORKFLOWS.env_options(WORKFLOWS.settings(max_steps=20), "user,defender,enterprise,op_server,op_host")
