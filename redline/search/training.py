@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import shutil
 import time
@@ -189,4 +190,6 @@ def play_workflow(path: Path, episodes: int, seed: int) -> Obeyed:
 
 def workflow_config(base: TrainConfig, env_options: dict[str, Any], seed: int) -> dict[str, Any]:
     """The settings of one workflow's training, as JSON."""
-    return signed(config_to_json(dataclasses.replace(base, env_options=env_options, seed=seed)))
+    config = config_to_json(dataclasses.replace(base, env_options=env_options, seed=seed))
+    as_stored = json.loads(json.dumps(config))  # a checkpoint returns lists where the config has tuples
+    return signed(as_stored)

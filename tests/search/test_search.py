@@ -261,7 +261,11 @@ def test_a_training_stopped_between_two_updates_goes_on_to_the_same_result(
         patch.setattr(inner, "_row", counted)
         with pytest.raises(KeyboardInterrupt):
             inner.train_workflow(task("stopped"))
+    repeated = []
+    row_of = inner._row
+    monkeypatch.setattr(inner, "_row", lambda update: repeated.append(update.number) or row_of(update))
     resumed = inner.train_workflow(task("stopped"))
+    assert len(repeated) == 9 - 5  # the five updates before the interruption are not trained again
     assert [{k: v for k, v in row.items() if k not in TIMES} for row in resumed.rows] == [
         {k: v for k, v in row.items() if k not in TIMES} for row in straight.rows
     ]
