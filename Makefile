@@ -66,7 +66,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing what the tests need ..."
-	$(PIP) install --constraint constraints.txt --editable '.[dev,peers,tensorboard,search,ray,plot,ortools,docs]'
+	$(PIP) install --constraint constraints.txt --editable '.[dev,peers,tensorboard,ray,plot,ortools,docs]'
 	@touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed

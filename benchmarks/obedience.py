@@ -22,10 +22,10 @@ from redline.learn import checkpoint
 from redline.learn.acting import Actor
 from redline.learn.config import config_from_json
 from redline.learn.train import below, load_weights, make_policy
-from redline.learn.workflow import workflow_config
 from redline.runs import Run
 from redline.search.paired import Paired
 from redline.search.search import Order, Search
+from redline.search.training import workflow_config
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.cage2.workflow import WORKFLOWS
 from redline.worlds.registry import make_env

@@ -19,7 +19,6 @@ from redline.errors import RedlineError
 from redline.metrics import load_metrics
 from redline.runs import ALIKE, SEARCH_LOG, Run
 from redline.search.top_two import TopTwo
-from redline.search.ucb import GPUCB, OneByOne
 from redline.worlds.workflows import Workflows
 
 TOP = 5
@@ -241,7 +240,7 @@ class Contender:
 
 
 def contenders(table: TrainingTable) -> dict[str, Contender]:
-    """By name: the search as the command does it, the guides', chance, and what nobody can do."""
+    """By name: the search as the command does it, chance, and what nobody can do."""
 
     def top_two(seed: int) -> TopTwo:
         searcher = TopTwo(table.distances, seed, table.scores.shape[1])
@@ -249,53 +248,42 @@ def contenders(table: TrainingTable) -> dict[str, Contender]:
         return searcher
 
     def chance(seed: int) -> Once:
-        return Once(OneByOne(len(table.scores), seed))
+        return Once(np.random.default_rng(seed).permutation(len(table.scores)))
+
+    def one_of_each_group(seed: int) -> Once:
+        order = np.random.default_rng(seed).permutation(len(table.scores))
+        _, first = np.unique(table.groups[order], return_index=True)
+        return Once(order[np.sort(first)])
 
     found = {
         "top-two": Contender(top_two, SharedStarts),
-        "GP-UCB": Contender(lambda seed: Once(GPUCB(table.distances, seed)), Apart),
         "chance": Contender(chance, Apart),
     }
     if table.start_episodes:
         found["chance with our start"] = Contender(chance, SharedStarts)
-    groups = table.groups
-    return found | {"no noise": Contender(lambda seed: Once(OneOfEach(groups, seed)), Truthful)}
+    return found | {"no noise": Contender(one_of_each_group, Truthful)}
 
 
-class OneOfEach(OneByOne):
-    """Picks one workflow of each group, in an order drawn from the seed."""
-
-    def __init__(self, groups: np.ndarray, seed: int) -> None:
-        super().__init__(len(groups), seed)
-        self._groups = groups
-
-    def ask(self, count: int = 1) -> list[int]:
-        """The next one whose group was not picked yet."""
-        for id in range(self.trials.count):
-            if id not in self.trials.touched and self._groups[id] in self._groups[list(self.trials.touched)]:
-                self.trials.retire(id)
-        return super().ask(count)
-
-
-@dataclass
 class Once:
-    """A searcher that trains each workflow once and takes the highest score for the answer."""
+    """A searcher that trains each workflow once, in the order given, and takes the highest score for the answer."""
 
-    picker: GPUCB | OneByOne
+    def __init__(self, order: np.ndarray) -> None:
+        self._waiting = [int(id) for id in order]
+        self._scores: dict[int, float] = {}
 
     def ask(self, count: int = 1) -> list[int]:
-        """As the picker does."""
-        return self.picker.ask(count)
+        """The next ones; none when all were trained."""
+        asked = self._waiting[:count]
+        del self._waiting[:count]
+        return asked
 
     def tell(self, id: int, value: float) -> None:
         """Its only score."""
-        self.picker.tell(id, value)
-        self.picker.retire(id)
+        self._scores[id] = value
 
     def answer(self) -> int:
         """The highest score by now."""
-        values = self.picker.trials.values
-        return max(values, key=lambda id: (values[id], -id))
+        return max(self._scores, key=lambda id: (self._scores[id], -id))
 
 
 def bench_search(table: TrainingTable, seeds: int, budget: int) -> dict[str, list[Course]]:

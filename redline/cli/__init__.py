@@ -21,7 +21,7 @@ COMMANDS = {
     "runs": "list runs: env, settings that differ, steps, score, state",
     "compare": "compare runs, over seeds, and say whether they can be told apart",
     "sweep": "train with several settings and seeds, and compare them",
-    "search": "find the workflow, such as an order of repairs, that plays best (GP-UCB over all of them)",
+    "search": "find the workflow, such as an order of repairs, that plays best",
     "solve": "find the best possible solution of an env, such as its shortest schedule, and prove it",
     "export": "write a trained policy as ONNX, as a torch program or as plain arrays",
     "report": "write a run's report as a web page",

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from redline.errors import RedlineError, unknown
-from redline.learn.config import PPOConfig, TrainConfig, at_least, finite
+from redline.learn.config import PPOConfig, TrainConfig, at_least
 from redline.learn.stored import from_json
 from redline.runs import BEST, POLICIES, Run
 from redline.search import KIND, workflows_of
 from redline.worlds.workflows import Workflows
 
 if TYPE_CHECKING:
-    from redline.learn.judging import Judging
-    from redline.learn.workflow import Task
+    from redline.search.equivalence import Judging
     from redline.search.paired import Paired
     from redline.search.search import Budget, Order, Search
-    from redline.search.single import Single
+    from redline.search.training import Task
 
 
-TOP_TWO, GP_UCB = METHODS = ("top-two", "gp-ucb")
 TAIL = 5
 """The score of a training is that of its last updates, so many."""
 JUDGED = 100
@@ -44,21 +42,14 @@ class SearchOptions:
     max_episodes_per_workflow: int = 10_000
     """Most episodes spent on one workflow, over all its trainings."""
     min_updates: int = 10
-    """Updates of one training; with gp-ucb, at least so many."""
-    method: str = "top-two"
-    """How workflows are picked: top-two trains each several times, from starts and with random numbers that all share;
-    gp-ucb trains each once, from the policy of the nearest."""
+    """Updates of one training."""
     start_episodes: int | None = None
-    """With top-two: episodes of a start, which learns with nothing to obey; 0 trains every workflow from scratch.
+    """Episodes of a start, which learns with nothing to obey; 0 trains every workflow from scratch.
     Default: a fifth of all, 20,000 at most."""
     tolerance: float = 0.02
-    """With top-two: stop when the answer is expected to lose less than this share of its score against the true best."""
+    """Stop when the answer is expected to lose less than this share of its score against the true best."""
     compliance_threshold: float = 0.9
     """Mean compliance of an update's episodes at which a workflow counts as obeyed."""
-    patience: int = 12
-    """Updates without better compliance after which a pick is given up."""
-    beta: float = 2.0
-    """How much uncertainty counts in a pick: UCB = mean + beta * std."""
     parallel_workflows: int = 1
     """Workflows trained at once."""
     runner: str = ""
@@ -83,17 +74,14 @@ class SearchOptions:
 
         at_least(1, total_episodes=self.total_episodes, episodes_per_update=self.episodes_per_update)
         at_least(1, max_episodes_per_workflow=self.max_episodes_per_workflow, min_updates=self.min_updates)
-        at_least(1, patience=self.patience, parallel_workflows=self.parallel_workflows)
+        at_least(1, parallel_workflows=self.parallel_workflows)
         at_least(0, n_workers=self.n_workers, seed=self.seed)
         at_least(1, eval_episodes=self.eval_episodes)
-        finite(beta=self.beta)
         if self.runner and self.runner not in RUNNERS:
             raise unknown("runner", self.runner, RUNNERS)
-        if self.method not in METHODS:
-            raise unknown("method", self.method, METHODS)
         at_least(0, start_episodes=self.start_episodes or 0)
         needed = self.start + self.min_updates * self.episodes_per_update
-        if self.method == TOP_TWO and not self.exhaustive and self.start and needed > self.total_episodes:
+        if not self.exhaustive and self.start and needed > self.total_episodes:
             raise RedlineError(
                 f"A start of {self.start} episodes and one training need {needed}, but --total-episodes is "
                 f"{self.total_episodes}. Try --total-episodes {5 * needed}."
@@ -111,8 +99,6 @@ class SearchOptions:
                 f"--total-episodes {self.total_episodes} is less than one update of {self.episodes_per_update} episodes. "
                 f"Try --total-episodes {100 * self.episodes_per_update}."
             )
-        if self.beta < 0:
-            raise RedlineError(f"--beta {self.beta:g} would shun what is unknown. Try --beta 2.")
         if self.n_workers and self.episodes_per_update % self.n_workers:
             raise RedlineError(
                 f"{self.episodes_per_update} episodes cannot be shared evenly by {self.n_workers} workers. "
@@ -152,7 +138,7 @@ class SearchPlan:
         """Episodes of the whole search."""
         if not self.options.exhaustive:
             return self.options.total_episodes
-        starts = self.trainings_each * self.options.start if self.options.method == TOP_TWO else 0
+        starts = self.trainings_each * self.options.start
         return starts + len(self.workflows) * self.options.max_episodes_per_workflow
 
     @property
@@ -174,26 +160,25 @@ def _divisor_below(size: int, wanted: int) -> int:
 def plan_of(config: dict[str, Any]) -> SearchPlan:
     """The search that a run folder's config tells of."""
     workflows = workflows_of(str(config.get("env")))
-    options = from_json(SearchOptions, {"method": GP_UCB, **config})  # the only one that earlier versions had
+    options = from_json(SearchOptions, config)
     return SearchPlan(options, workflows, from_json(workflows.settings, config))
 
 
 def make_search(folder: Run, plan: SearchPlan) -> Search:
     """The search that goes on in the folder."""
-    from redline.learn.workflow import train_workflow
     from redline.search.parallel import make_runner
     from redline.search.search import Search
+    from redline.search.training import train_workflow
 
     options = plan.options
     name = options.runner or ("processes" if options.parallel_workflows > 1 else "here")
-    paired = options.method == TOP_TWO
     return Search(
         run=folder,
         workflows=plan.workflows,
         budget=_budget(plan),
-        method=_paired(plan) if paired else _single(plan),
+        method=_paired(plan),
         runner=make_runner(name, options.parallel_workflows, options.ray_address),
-        make_task=partial(_paired_task if paired else _single_task, folder, plan),
+        make_task=partial(_paired_task, folder, plan),
         train=train_workflow,
         parallel=options.parallel_workflows,
     )
@@ -216,18 +201,9 @@ def _paired(plan: SearchPlan) -> Paired:
     )
 
 
-def _single(plan: SearchPlan) -> Single:
-    from redline.search.single import Single
-    from redline.search.ucb import GPUCB, OneByOne
-
-    options, distances = plan.options, plan.workflows.distances
-    picker = OneByOne(len(distances)) if options.exhaustive else GPUCB(distances, options.seed, options.beta)
-    return Single(picker)
-
-
 def _paired_task(folder: Run, plan: SearchPlan, order: Order) -> Task:
     """A training of its replicate's random numbers, with nothing to obey where it is a start."""
-    from redline.learn.workflow import Gate, Task
+    from redline.search.training import Task
 
     options, is_start = plan.options, order.workflow_id < 0
     names = "" if is_start else plan.workflows.spelled(order.workflow_id)
@@ -237,7 +213,8 @@ def _paired_task(folder: Run, plan: SearchPlan, order: Order) -> Task:
     return Task(
         workflow_id=order.workflow_id,
         config=_config(plan, names, seed),
-        gate=Gate(options.compliance_threshold, options.patience, order.max_updates, order.max_updates),
+        threshold=options.compliance_threshold,
+        updates=order.max_updates,
         folder=str(folder.path / POLICIES / name / part),
         own=order.own,
         other=order.other,
@@ -248,7 +225,7 @@ def _paired_task(folder: Run, plan: SearchPlan, order: Order) -> Task:
 
 
 def _judgement(plan: SearchPlan, start: str) -> Judging:
-    from redline.learn.judging import Judging
+    from redline.search.equivalence import Judging
 
     workflows, settings = plan.workflows, plan.settings
     seed = _seeds(plan, 0)[0]
@@ -264,7 +241,7 @@ def _seeds(plan: SearchPlan, replicate: int) -> list[int]:
 
 
 def _config(plan: SearchPlan, names: str, seed: int) -> dict[str, Any]:
-    from redline.learn.workflow import workflow_config
+    from redline.search.training import workflow_config
 
     base = plan.options.trainer(plan.settings.max_steps)
     return workflow_config(base, plan.workflows.env_options(plan.settings, names), seed)
@@ -274,32 +251,4 @@ def _budget(plan: SearchPlan) -> Budget:
     from redline.search.search import Budget
 
     options = plan.options
-    return Budget(
-        plan.total_episodes, options.episodes_per_update, options.max_episodes_per_workflow, options.min_updates
-    )
-
-
-def _single_task(folder: Run, plan: SearchPlan, order: Order) -> Task:
-    """A training of a seed of its own, from where the order says."""
-    from redline.learn.train import spread_seed
-    from redline.learn.workflow import Gate, Task
-
-    options = plan.options
-    names = plan.workflows.spelled(order.workflow_id)
-    gate = Gate(
-        options.compliance_threshold,
-        options.patience,
-        options.min_updates,
-        order.max_updates,
-        not options.exhaustive,
-    )
-    return Task(
-        workflow_id=order.workflow_id,
-        config=_config(plan, names, spread_seed(options.seed * 100_003 + order.iteration, 1)[0]),
-        gate=gate,
-        folder=str(folder.path / POLICIES / names.replace(",", "-")),
-        own=order.own,
-        other=None if options.exhaustive else order.other,
-        episode_steps=plan.settings.max_steps,
-        iteration=order.iteration,
-    )
+    return Budget(plan.total_episodes, options.episodes_per_update)

@@ -166,7 +166,7 @@ BELIEFS = (
 def _beliefs(results: SearchResults) -> str:
     beliefs = results.beliefs
     if beliefs is None:
-        return note(f"There is no {GP} yet: the search has not fitted its Gaussian process.")
+        return note(f"There is no {GP} yet: the search has not finished a training.")
     lines = [
         [
             workflow_name(beliefs.workflows, k) + (f" and {count - 1} alike" if count > 1 else ""),

@@ -70,7 +70,7 @@ def beliefs_chart(beliefs: Beliefs, width: int = DESK_WIDTH) -> Drawing:
             Dot(workflow_name(beliefs.workflows, k), float(mean[k]), kinds[k], float(reach[k]))
             for k in beliefs.best_first
         ],
-        title="Gaussian process over all workflows (bars: 95 % interval)",
+        title="What the search believes of all workflows (bars: 95 % interval)",
         x_label="place by mean",
         y_label="environment reward an episode",
         width=width,
@@ -83,7 +83,7 @@ def places_chart(beliefs: Beliefs, width: int = DESK_WIDTH) -> Drawing:
         position_values(beliefs),
         beliefs.workflows.types,
         PLACES[: len(beliefs.workflows.types)],
-        title="Mean GP value of the workflows with this type at this place",
+        title="Mean score of the workflows with this type at this place",
         x_label="place in the workflow",
         centre=float(beliefs.mean.mean()),
         least=float(np.median(beliefs.reach)),
@@ -99,7 +99,7 @@ def pairs_chart(beliefs: Beliefs, width: int = DESK_WIDTH) -> Drawing:
             for a, b, effect in pair_effects(beliefs)
         ],
         title="What repairing one type before another is worth, largest first",
-        unit="mean GP value with this order, minus the reverse",
+        unit="mean score with this order, minus the reverse",
         width=width,
     )
 

@@ -54,7 +54,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Beliefs:
-    """The Gaussian process on all workflows."""
+    """What the search believes of all workflows."""
 
     workflows: Workflows
     mean: np.ndarray  # float64 [n]

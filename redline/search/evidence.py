@@ -32,10 +32,6 @@ class Evidence:
         settled = self.counts >= self.counts.max() - 1
         return int(np.where(settled, self.scores, -np.inf).argmax())
 
-    def tied(self, best: int) -> np.ndarray:
-        """Whether each cannot be told from the one at place `best`, [ids]: the 95 % interval of the difference holds 0."""
-        return self.scores[best] - self.scores <= WIDE * np.sqrt(self.noise + self.noise[best])
-
 
 def weigh(trainings: Mapping[int, Sequence[float]]) -> Evidence:
     """Weigh the scores of each workflow's trainings, replicate 0 first.

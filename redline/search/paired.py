@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from redline.learn.judging import Judging, judge, tell_apart
 from redline.runs import ALIKE
-from redline.search.ranking import rank_replicates
+from redline.search.equivalence import Judging, judge, tell_apart
+from redline.search.ranking import rank
 from redline.search.search import Known, Order, Search, TrainedWorkflow
 from redline.search.top_two import TopTwo
 
@@ -116,7 +116,7 @@ class Paired:
     def rank(self, search: Search, settings: Any, episodes: int, seed: int) -> dict[str, Any]:
         """Every workflow by all its trainings."""
         known, groups = self.known, self.picker.groups
-        return rank_replicates(search.run, search.workflows, settings, known, self.trainings, groups, episodes, seed)
+        return rank(search.run, search.workflows, settings, known, self.trainings, groups, episodes, seed)
 
     def finish(self, search: Search, best: dict[str, Any]) -> Known | None:
         """Spend what is left of the budget on the best workflow's policy."""
@@ -132,7 +132,7 @@ class Paired:
     def snapshot(self) -> dict[str, Any]:
         """Its state, ready for JSON."""
         return {
-            "ucb": self.picker.snapshot(),
+            "picker": self.picker.snapshot(),
             "known": {str(id): vars(known) for id, known in self.known.items()},
             "starts": self.starts,
             "trainings": {str(id): [vars(known) for known in mine] for id, mine in self.trainings.items()},
@@ -141,7 +141,7 @@ class Paired:
 
     def restore(self, search: Search, saved: dict[str, Any]) -> None:
         """Go on from a snapshot."""
-        self.picker.restore(saved["ucb"])
+        self.picker.restore(saved["picker"])
         self.starts = list(saved["starts"])
         self.trainings = {
             search.id_of(id): [search.read_known(known) for known in mine] for id, mine in saved["trainings"].items()

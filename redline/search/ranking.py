@@ -10,43 +10,16 @@ from typing import Any
 import numpy as np
 
 from redline.learn.evaluate import score
-from redline.learn.workflow import play_workflow
 from redline.runs import BEST, Run
 from redline.search.search import Known
 from redline.search.top_two import Groups, Posterior
+from redline.search.training import play_workflow
 from redline.worlds.workflows import Workflows
 
 FRESH = 7_000_003  # added to the search's seed: episodes no training has seen
 
 
 def rank(
-    run: Run, workflows: Workflows, settings: Any, known: dict[int, Known], episodes: int, seed: int
-) -> dict[str, Any]:
-    """Scores of all trained workflows, best first, of the baselines, and the best workflow that is obeyed, if any is."""
-    trained = [_entry(run, workflows, id, each, episodes, seed + FRESH) for id, each in known.items()]
-    trained.sort(key=lambda entry: (-entry["mean"], entry["workflow_id"]))
-    best = next((entry for entry in trained if entry["passed"]), None)
-    untrained = workflows.baselines(settings, episodes, seed + FRESH)
-    return {"workflows": trained, "baselines": untrained, "best": best}
-
-
-def _entry(run: Run, workflows: Workflows, id: int, known: Known, episodes: int, seed: int) -> dict[str, Any]:
-    played = play_workflow(run.path / known.checkpoint, episodes, seed)
-    found = score(played.env_returns)
-    return {
-        "workflow_id": id,
-        "order": workflows.name(id),
-        "mean": found.mean,
-        "stderr": found.stderr if len(played.env_returns) > 1 else 0.0,
-        "episodes": episodes,
-        "compliance": played.compliance,
-        "trained_episodes": known.episodes,
-        "passed": known.passed,
-        "checkpoint": known.checkpoint,
-    }
-
-
-def rank_replicates(
     run: Run,
     workflows: Workflows,
     settings: Any,
@@ -56,7 +29,7 @@ def rank_replicates(
     episodes: int,
     seed: int,
 ) -> dict[str, Any]:
-    """What `rank` tells, of workflows with several trainings each: `stderr` is that of the mean over all trainings.
+    """Every trained workflow, best first, the baselines and the best workflow that is obeyed, if any is.
 
     `tied` are the workflows that cannot be told from the best, trained or not, one for all that are alike.
     """
@@ -65,7 +38,7 @@ def rank_replicates(
         for id, mine in trainings.items()
     }
     means = {id: [float(each.env_returns.mean()) for each in mine] for id, mine in played.items()}
-    posterior = Posterior(groups, means, seed)
+    posterior = Posterior(groups, means)
     scores, stds = posterior.of_all()
     trained: list[dict[str, Any]] = [
         {

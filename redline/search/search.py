@@ -1,7 +1,7 @@
 """The search: have workflows trained, learn from the results, until the episodes are used up.
 
 It keeps the run folder, counts episodes and knows how to ask for training; how policies are trained it does not know. Which
-workflow is trained next, from where, and what is made of the result is its *method*'s business.
+workflow is trained next, from where, and what is made of the result is the business of `Paired`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from redline.errors import RedlineError
 from redline.files import warn_on_stderr
@@ -21,6 +19,9 @@ from redline.metrics import MetricsLog
 from redline.runs import GP, SEARCH_LOG, SEARCH_STATE, TRAINING_LOG, Run, as_written, within
 from redline.search.parallel import Runner
 from redline.worlds.workflows import Workflows
+
+if TYPE_CHECKING:
+    from redline.search.paired import Paired
 
 
 class TrainedWorkflow(Protocol):
@@ -61,18 +62,11 @@ class Budget:
 
     total_episodes: int
     episodes_per_update: int
-    max_episodes_per_workflow: int
-    min_updates: int
 
     @property
     def total_updates(self) -> int:
         """Updates of all workflows together."""
         return self.total_episodes // self.episodes_per_update
-
-    @property
-    def updates_per_workflow(self) -> int:
-        """Updates of one workflow, over all its picks."""
-        return max(1, self.max_episodes_per_workflow // self.episodes_per_update)
 
 
 @dataclass
@@ -117,38 +111,6 @@ class Pick:
     used: int
 
 
-class Method(Protocol):
-    """What is trained next, and what is learnt from it."""
-
-    @property
-    def known(self) -> dict[int, Known]:
-        """Every workflow that was trained."""
-
-    def begin(self, search: Search) -> None:
-        """Find out what has to be known before the first pick."""
-
-    def next_orders(self, search: Search) -> list[Order]:
-        """The trainings that come next, side by side; none when the search is at its end."""
-
-    def learn(self, search: Search, result: TrainedWorkflow) -> None:
-        """What came of an order."""
-
-    def beliefs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean, standard deviation and upper end of what is believed of all workflows, each [n]."""
-
-    def rank(self, search: Search, settings: Any, episodes: int, seed: int) -> dict[str, Any]:
-        """All trained workflows and the baselines in the same fresh episodes, best first, and the best that is obeyed."""
-
-    def finish(self, search: Search, best: dict[str, Any]) -> Known | None:
-        """Train the best one's policy with what is left; None where that is nothing."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Its state, ready for JSON."""
-
-    def restore(self, search: Search, saved: dict[str, Any]) -> None:
-        """Go on from a snapshot."""
-
-
 class WorkClock:
     """Seconds that a search has worked, over all its sittings."""
 
@@ -181,7 +143,7 @@ class Search:
     run: Run
     workflows: Workflows
     budget: Budget
-    method: Method
+    method: Paired
     runner: Runner
     make_task: Callable[[Order], Any]
     train: Callable[[Any], TrainedWorkflow]
@@ -224,16 +186,10 @@ class Search:
         """Updates that the budget still has."""
         return self.budget.total_updates - self.used // self.budget.episodes_per_update
 
-    def path(self, known: Known) -> str:
-        """Where the policy of a trained workflow is."""
-        return str(self.run.path / known.checkpoint)
-
-    def known_by(self, result: TrainedWorkflow, before: Known | None = None) -> Known:
-        """What is now known of a workflow that was trained, for the first time or further."""
+    def known_by(self, result: TrainedWorkflow) -> Known:
+        """What is now known of a workflow that was trained."""
         path = str(Path(result.checkpoint).relative_to(self.run.path))  # so that a run folder can be moved
-        episodes = result.episodes + (before.episodes if before else 0)
-        updates = len(result.rows) + (before.updates if before else 0)
-        return Known(path, episodes, updates, result.env_reward, result.compliance, result.passed)
+        return Known(path, result.episodes, len(result.rows), result.env_reward, result.compliance, result.passed)
 
     def train_apart(self, order: Order, name: str, done: Callable[[Known], None]) -> None:
         """A training that is no pick: its episodes count, and it is on disk once `done` has taken note of it."""

@@ -1,4 +1,4 @@
-"""Which workflow to train next: top-two Thompson sampling over a Gaussian process, with several trainings of each."""
+"""Which workflow to train next: top-two Thompson sampling, with several trainings of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from redline.search.evidence import WIDE, Evidence, weigh
-from redline.search.gp import WorkflowGP
 
 GROUNDS = 2
 """Observations of the noise that it takes to call a search settled."""
@@ -38,37 +37,46 @@ class Groups:
 
 
 class Posterior:
-    """What the trainings of some workflows say of all of them."""
+    """A normal distribution for each group: what the trainings of some workflows say of all of them.
 
-    def __init__(self, groups: Groups, trainings: Mapping[int, list[float]], seed: int = 0) -> None:
+    A group that was never trained has the mean of the others, and a variance that covers their spread and the noise.
+    """
+
+    def __init__(self, groups: Groups, trainings: Mapping[int, list[float]]) -> None:
         self.groups = groups
         self.evidence: Evidence = weigh({int(groups.of[id]): each for id, each in trainings.items()})
-        self._gp = WorkflowGP(groups.distances, seed, num_restarts=0)  # the noise is known: one climb is enough for two
-        self._gp.fit(self.evidence.ids, self.evidence.scores.tolist(), self.evidence.noise.tolist())
+        self.mean, self.variance = self._prior()  # float64 [groups]
+        self.mean[self.evidence.ids] = self.evidence.scores
+        self.variance[self.evidence.ids] = self.evidence.noise
 
-    def joint(self, pending: list[int] | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Mean [groups] and covariance [groups, groups]; `pending` groups count as trained once more."""
-        return self._gp.joint(pending or [])
+    def _prior(self) -> tuple[np.ndarray, np.ndarray]:
+        evidence = self.evidence
+        mean = 0.0
+        variance = 1.0
+        if evidence.ids:
+            mean = float(evidence.scores.mean())
+        if len(evidence.ids) > 1:
+            variance = float(evidence.scores.var() + evidence.noise.mean())
+        return np.full(len(self.groups), mean), np.full(len(self.groups), variance)
 
     def of_all(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of every workflow, each [n]."""
-        mean, covariance = self.joint()
-        return mean[self.groups.of], np.sqrt(np.diag(covariance))[self.groups.of]
+        group = self.groups.of
+        return self.mean[group], np.sqrt(self.variance)[group]
 
     def tied(self, best: int) -> np.ndarray:
-        """Whether each group cannot be told from that of `best`, [groups]: the 95 % interval of the difference holds 0.
+        """Whether each group is statistically tied with that of `best`, [groups].
 
-        Groups that were trained are told apart by their own trainings alone: the process would make neighbours too much
-        alike. Of the others it is all that is known.
+        The 95 % interval of the difference then holds 0.
         """
-        mean, covariance = self.joint()
-        variance = np.diag(covariance)
         k = int(self.groups.of[best])
-        apart = np.sqrt(np.maximum(variance + variance[k] - 2 * covariance[k], 0.0))
-        found = mean[k] - mean <= WIDE * apart
-        if k in self.evidence.ids:
-            found[self.evidence.ids] = self.evidence.tied(self.evidence.ids.index(k))
-        return found
+        lost = self.mean[k] - self.mean
+        return lost <= WIDE * np.sqrt(self.variance + self.variance[k])
+
+    def draws(self, count: int, random: np.random.Generator) -> np.ndarray:
+        """Values of all groups, drawn `count` times, [count, groups]."""
+        standard = random.standard_normal((count, len(self.groups)))
+        return self.mean + standard * np.sqrt(self.variance)
 
 
 class TopTwo:
@@ -130,7 +138,7 @@ class TopTwo:
     def posterior(self) -> Posterior:
         """What is known by now."""
         if self._posterior is None:
-            self._posterior = Posterior(self.groups, self.trainings, self.seed)
+            self._posterior = Posterior(self.groups, self.trainings)
         return self._posterior
 
     def acquisition(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -142,7 +150,7 @@ class TopTwo:
         """What settling for the best by now is expected to lose against the true best; infinite while noise is unknown."""
         if self.posterior.evidence.spare < GROUNDS:
             return float("inf")
-        draws = self._draws(self.posterior.joint(), DRAWS, np.random.default_rng(self.seed))
+        draws = self.posterior.draws(DRAWS, np.random.default_rng(self.seed))
         feasible = self._feasible()
         best = int(self.groups.of[self.answer()])
         return float((draws[:, feasible].max(axis=1) - draws[:, best]).mean())
@@ -206,7 +214,7 @@ class TopTwo:
 
     def _drawn(self, open_groups: list[int], random: np.random.Generator) -> int:
         """The leader of a draw, or as often the one that leads another draw in its place."""
-        draws = self._draws(self.posterior.joint(self._pending), CHALLENGES, random)
+        draws = self.posterior.draws(CHALLENGES, random)
         draws += 1e-6 * draws.std() * random.permutation(draws.shape[1])  # of equals, any
         feasible = np.array(self._feasible())
         leads = feasible[draws[:, feasible].argmax(axis=1)]
@@ -215,14 +223,6 @@ class TopTwo:
         first, second = (leader, challenger) if random.random() < 0.5 else (challenger, leader)
         at_last = open_groups[int(draws[0, open_groups].argmax())]
         return next((k for k in (first, second) if k in open_groups), at_last)
-
-    @staticmethod
-    def _draws(joint: tuple[np.ndarray, np.ndarray], count: int, random: np.random.Generator) -> np.ndarray:
-        """Draws from the posterior, [count, groups]."""
-        mean, covariance = joint
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return mean + random.standard_normal((count, len(mean))) @ root.T
 
 
 class InTurn(TopTwo):

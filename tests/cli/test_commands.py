@@ -231,7 +231,6 @@ def test_bench_train_runs_everyone_in_turn_and_leaves_no_file_behind(
         (f"improve champion --horizon {10**30}", "at most"),
         (f"improve champion --lengths {10**30}", "at most"),
         ("improve champion --margin nan", "Try --margin"),
-        ("search cage2 --beta nan", "Try --beta"),
         ("search cage2 --violation-penalty inf", "Try --violation-penalty"),
         (f"sweep cage2 --seeds {10**30}", "at most"),
         ("sweep cage2 --seeds 1000000", "Try --seeds 10"),

@@ -229,16 +229,16 @@ def searches() -> Reader:
     from redline.cli.search import plan_of
     from redline.report.search_results import read_search
     from redline.runs import Run
+    from redline.search.paired import Paired
     from redline.search.parallel import Here
     from redline.search.search import Budget, Search
-    from redline.search.single import Single
-    from redline.search.ucb import GPUCB
+    from redline.search.top_two import TopTwo
 
     def read(folder: Path) -> None:
         run = Run.open(folder)
         read_search(run)
         plan = plan_of(run.config)
-        budget, method = Budget(64, 8, 16, 1), Single(GPUCB(plan.workflows.distances))
+        budget, method = Budget(64, 8), Paired(TopTwo(plan.workflows.distances))
         search = Search(run, plan.workflows, budget, method, Here(), lambda order: order, lambda task: task)
         search.close()
 

@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 
 from redline.cli import main
-from redline.learn.judging import tell_apart
+from redline.errors import RedlineError
 from redline.metrics import load_metrics
 from redline.runs import Run
+from redline.search.equivalence import tell_apart
 from redline.search.paired import Paired
 from redline.search.parallel import Here
 from redline.search.search import Budget, Order, Search, WorkClock
 from redline.search.top_two import TopTwo
 from redline.worlds.cage2.workflow import DISTANCES, WORKFLOWS
 
-BUDGET = Budget(total_episodes=5000, episodes_per_update=100, max_episodes_per_workflow=600, min_updates=2)
+BUDGET = Budget(total_episodes=5000, episodes_per_update=100)
 TIMES = {"collect_seconds", "update_seconds"}
 SMALL = [
     "--total-episodes",
@@ -116,6 +117,12 @@ def test_a_search_whose_answer_stands_ends_and_the_rest_trains_the_best(tmp_path
     again = make_search(tmp_path / "run", tolerance=0.1)
     assert list(again) == []
     assert again.method.finished == known
+
+
+def test_a_budget_below_one_update_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(f"{__name__}.BUDGET", Budget(50, 100))
+    with pytest.raises(RedlineError, match="Try --total-episodes"):
+        make_search(tmp_path / "run")
 
 
 def test_workflows_that_judge_alike_are_one_group():

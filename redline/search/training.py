@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import shutil
 import time
@@ -29,21 +30,8 @@ from redline.signature import signed
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.registry import make_env
 
-IMPROVEMENT = 0.01  # compliance that counts as progress
 SAVE_SECONDS = 1.0
 TOLD = ("env_reward", "compliance")
-
-
-@dataclass(frozen=True)
-class Gate:
-    """When a workflow has been trained enough."""
-
-    threshold: float
-    patience: int
-    min_updates: int
-    max_updates: int
-    early: bool = True
-    """Stop at the threshold; off, the whole budget is used."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +40,8 @@ class Task:
 
     workflow_id: int
     config: dict[str, Any]  # of the trainer, as JSON
-    gate: Gate
+    threshold: float  # mean compliance from which on it counts as obeyed
+    updates: int
     folder: str  # where its checkpoints go
     own: str | None = None  # checkpoint to continue
     other: str | None = None  # checkpoint whose weights to begin with
@@ -75,7 +64,7 @@ class Result:
 
 
 def train_workflow(task: Task) -> Result:
-    """Train until the gate is passed, the budget is used, or compliance no longer improves.
+    """Train for as many updates as the task says.
 
     Training that takes longer than a second leaves its state behind as it goes, and a task that is run again goes on
     from there, to the same result.
@@ -88,7 +77,7 @@ def train_workflow(task: Task) -> Result:
     shutil.rmtree(under_way, ignore_errors=True)
     trainer.close()
     env_reward, compliance = _told(rows[-task.tail :])
-    passed = compliance >= task.gate.threshold
+    passed = compliance >= task.threshold
     played = len(rows) * trainer.config.num_envs * trainer.config.num_steps // task.episode_steps
     return Result(task.workflow_id, passed, env_reward, compliance, played, str(path), rows)
 
@@ -128,25 +117,11 @@ def _borrow_weights(policy: Policy, path: Path) -> None:
 def _train(trainer: Trainer, task: Task, rows: list[dict[str, float]], under_way: Path) -> None:
     """Add rows until the task is done."""
     saved_at = time.monotonic()
-    while not _done(rows, task.gate):
+    while len(rows) < task.updates:
         rows.append(_row(trainer.update()))
         if time.monotonic() - saved_at > SAVE_SECONDS:
             _save(trainer, task, under_way, {"iteration": task.iteration, "rows": rows})
             saved_at = time.monotonic()
-
-
-def _done(rows: list[dict[str, float]], gate: Gate) -> bool:
-    """Whether the gate is passed, the budget used, or patience at an end."""
-    if len(rows) >= gate.max_updates:
-        return True
-    if not gate.early or len(rows) < gate.min_updates:
-        return False
-    if rows[-1]["compliance"] >= gate.threshold:
-        return True
-    best, stale = -1.0, 0
-    for row in rows:
-        best, stale = (row["compliance"], 0) if row["compliance"] > best + IMPROVEMENT else (best, stale + 1)
-    return stale >= gate.patience
 
 
 def _row(update: Any) -> dict[str, float]:
@@ -189,4 +164,6 @@ def play_workflow(path: Path, episodes: int, seed: int) -> Obeyed:
 
 def workflow_config(base: TrainConfig, env_options: dict[str, Any], seed: int) -> dict[str, Any]:
     """The settings of one workflow's training, as JSON."""
-    return signed(config_to_json(dataclasses.replace(base, env_options=env_options, seed=seed)))
+    config = config_to_json(dataclasses.replace(base, env_options=env_options, seed=seed))
+    as_stored = json.loads(json.dumps(config))  # a checkpoint returns lists where the config has tuples
+    return signed(as_stored)
