@@ -23,7 +23,6 @@ PACKAGE = Path(redline.__file__).parent
 TESTED_ELSEWHERE = ("engines", "search", "processes.py")
 DOCUMENTED = {"_replace", "_fields", "_asdict", "_exit", "_field_defaults"}  # though they begin with an underscore
 TESTED_HERE = {
-    "profiler/foreign.py": {"_bootstrap", "_find_and_load"},
     "sb3.py": {"_get_indices"},
 }
 TESTED_WITH_THE_COMPILER = {

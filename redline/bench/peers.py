@@ -1,4 +1,4 @@
-"""How others train: the same work done by a CleanRL-style loop, Stable-Baselines3 and JAX, for comparison in one run.
+"""How others train: the same work done by a CleanRL-style loop and Stable-Baselines3, for comparison in one run.
 
 Each peer gets our compiled simulator as its env, so that what is compared is the training. Networks, batch sizes, epochs
 and minibatches are the same for all.
@@ -6,6 +6,7 @@ and minibatches are the same for all.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -154,17 +155,17 @@ def stable_baselines3(config: TrainConfig) -> Contestant:
     return update
 
 
-def jax_style(config: TrainConfig) -> Contestant:
-    """Collecting and learning in one function that JAX compiles."""
+def peer_at(place: str) -> Callable[[TrainConfig], Contestant]:
+    """The peer that `module:function` names: the function takes a config and returns a contestant."""
+    module, _, function = place.partition(":")
     try:
-        from redline.bench.jax_peer import jitted
-    except ImportError as error:
-        raise RedlineError(f"JAX is not installed. Try: {install('peers-jax')}") from error
-    return jitted(config, MINIBATCHES)
+        found: Callable[[TrainConfig], Contestant] = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise RedlineError(f"--peer {place} cannot be imported: {error}.") from error
+    return found
 
 
 PEERS: dict[str, Callable[[TrainConfig], Contestant]] = {
     "CleanRL-style loop": cleanrl_style,
     "Stable-Baselines3": stable_baselines3,
-    "JAX, one jitted function": jax_style,
 }

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from redline.bench.measure import Throughput, peak_memory_mb, take_turns
-from redline.bench.peers import PEERS, Contestant
+from redline.bench.peers import PEERS, Contestant, peer_at
 from redline.errors import RedlineError
 from redline.learn.autograd import PART_SIZE
 from redline.learn.config import TrainConfig
@@ -40,8 +40,17 @@ class TrainResult:
     missing: list[str] = field(default_factory=list)
 
 
-def bench_train(config: TrainConfig, turns: int, peers: bool, say: Callable[[str], None]) -> TrainResult:
+def bench_train(
+    config: TrainConfig,
+    turns: int,
+    peers: bool,
+    say: Callable[[str], None],
+    peer: str = "",
+) -> TrainResult:
     """Measure, every contestant in turn with the others."""
+    entries = dict(PEERS) if peers else {}
+    if peer:
+        entries[peer] = peer_at(peer)
     threads, _ = use_threads(config.threads)
     config = dataclasses.replace(config, total_steps=10**12, total_episodes=None)
     say("warming up")
@@ -62,7 +71,7 @@ def bench_train(config: TrainConfig, turns: int, peers: bool, say: Callable[[str
     }
     _update(plain, [], 1)
     memory = peak_memory_mb()
-    missing = _enter_peers(contestants, config, threads) if peers else []
+    missing = _enter_peers(contestants, entries, config, threads)
     say(f"{len(contestants)} contestants, {turns} turns each")
     rates = take_turns(contestants, turns)
     return TrainResult(
@@ -111,9 +120,14 @@ def _update(trainer: Trainer, laps: list[Breakdown], count: int) -> int:
     return steps
 
 
-def _enter_peers(contestants: dict[str, Contestant], config: TrainConfig, threads: int) -> list[str]:
+def _enter_peers(
+    contestants: dict[str, Contestant],
+    peers: dict[str, Callable[[TrainConfig], Contestant]],
+    config: TrainConfig,
+    threads: int,
+) -> list[str]:
     missing = []
-    for name, make in PEERS.items():
+    for name, make in peers.items():
         try:
             contestants[name] = _with_torch_threads(make(config), threads)
         except RedlineError as error:

@@ -26,7 +26,7 @@ COMMANDS = {
     "export": "write a trained policy as ONNX, as a torch program or as plain arrays",
     "report": "write a run's report as a web page",
     "profile": "see where the time of a training run goes, and what would make it faster",
-    "bench": "measure: bench sim, engines, train, learning, profiler, search",
+    "bench": "measure: bench sim, engines, train, profiler, search",
     "verify": "replay recorded episodes of the original simulator and compare every step",
     "envs": "list the envs and their options",
     "new": "write a world of your own to start from, with its tests",

@@ -9,7 +9,6 @@ KINDS = {
     "sim": "how fast the simulator steps",
     "engines": "how fast each engine collects from an env, beside its peers",
     "train": "how fast training is, end to end, beside its peers",
-    "learning": "whether it learns as well as its peers, and how fast, on seven well-known envs",
     "profiler": "what watching a training run costs",
     "search": "how soon the workflow search finds a good order, beside random picks",
 }

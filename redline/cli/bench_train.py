@@ -26,7 +26,9 @@ class Train:
     turns: int = 5
     """Turns of each contestant; the median counts."""
     peers: bool = True
-    """Measure the peers, too: a CleanRL-style loop; Stable-Baselines3 and JAX where they are installed."""
+    """Measure the peers, too: a CleanRL-style loop, and Stable-Baselines3 where it is installed."""
+    peer: str = ""
+    """One more peer, as MODULE:FUNCTION; the function takes a TrainConfig and returns what runs an update."""
     engines: tuple[str, ...] = ()
     """Compare these engines instead, on any env: where sampling and training spend their time (20 envs unless said)."""
     seconds: float = 1.0
@@ -54,7 +56,7 @@ def run(arguments: list[str]) -> int:
     from redline.bench.train import bench_train
 
     machine = describe_machine()
-    result = bench_train(config, command.bench.turns, command.bench.peers, say_to(command.output))
+    result = bench_train(config, command.bench.turns, command.bench.peers, say_to(command.output), command.bench.peer)
     if command.output.json:
         print_json(_train_json(result, machine))
     else:

@@ -7,10 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from redline.bench import learning
-from redline.bench.learning import OURS, SB3, TASKS, Cell, judge, train_cleanrl
-from redline.bench.learning_envs import breakout, cartpole_without_velocities
-from redline.cli import main
+from benchmarks import learning
+from benchmarks.learning import OURS, SB3, TASKS, Cell, judge, train_cleanrl
+from benchmarks.learning_envs import breakout, cartpole_without_velocities
 
 
 def cell(contestant: str, seed: int, mean: float, seconds: float = 1.0) -> Cell:
@@ -43,10 +42,10 @@ def test_what_was_measured_before_is_not_measured_again(tmp_path, capsys):
         kept = cell(contestant, 0, mean)
         (tmp_path / f"CartPole-v1-{TASKS['CartPole-v1'].steps}-{contestant}-0.json").write_text(json.dumps(vars(kept)))
     arguments = ["--envs", "CartPole-v1", "--seeds", "1", "--folder", str(tmp_path)]
-    assert main(["bench", "learning", *arguments, "--json"]) == 0
+    assert learning.main([*arguments, "--json"]) == 0
     [verdict] = json.loads(capsys.readouterr().out)["verdicts"]
     assert (verdict["ours"], verdict["theirs"], verdict["verdict"]) == (500.0, 400.0, "better")
-    assert main(["bench", "learning", *arguments, "-q"]) == 0
+    assert learning.main(arguments) == 0
     assert "better; not 2x as fast" in capsys.readouterr().out
 
 
@@ -54,7 +53,7 @@ def test_a_real_cell_of_each_is_trained_and_kept(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(learning, "EPISODES", 8)
     pytest.importorskip("sb3_contrib", reason="the extra learning-bench is not installed")
     arguments = ["--envs", "CartPole-places", "--seeds", "1", "--steps", "256", "--folder", str(tmp_path)]
-    assert main(["bench", "learning", *arguments, "--json"]) == 0
+    assert learning.main([*arguments, "--json"]) == 0
     cells = json.loads(capsys.readouterr().out)["cells"]
     assert [(each["contestant"], each["steps"]) for each in cells] == [(OURS, 256), (SB3, 256)]
     assert all(len(each["returns"]) == 8 and min(each["returns"]) >= 8 for each in cells)
@@ -75,12 +74,12 @@ def test_the_single_loop_learns_what_is_discrete_and_what_is_not(name, monkeypat
     [
         (["--envs", "CartPole"], "Did you mean 'CartPole-v1'?"),
         (["--peers", "sb4"], "Did you mean 'sb3'?"),
-        (["--steps", "0"], "Try --steps 100000"),
-        (["--seeds", "0"], "Try --seeds 1"),
+        (["--steps", "0"], "--steps must be at least 1 (got 0)"),
+        (["--seeds", "0"], "--seeds must be at least 1 (got 0)"),
     ],
 )
 def test_bad_input_gets_one_clear_line(arguments, says, capsys):
-    assert main(["bench", "learning", *arguments]) == 2
+    assert learning.main(arguments) == 2
     [line] = capsys.readouterr().err.strip().splitlines()
     assert says in line
 

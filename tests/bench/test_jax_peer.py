@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from redline.bench.peers import jax_style
+from redline.bench.peers import peer_at
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, settled
 
@@ -15,11 +13,11 @@ CONFIG = settled(TrainConfig(env="cage2", num_envs=4, num_steps=4, hidden=(4,), 
 
 def test_an_update_of_the_jax_peer_takes_the_steps_it_says():
     pytest.importorskip("jax")
-    update = jax_style(CONFIG)
+    update = peer_at("benchmarks.jax_peer:jax_style")(CONFIG)
     assert [update(), update()] == [16, 16]
 
 
-def test_without_jax_one_line_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "redline.bench.jax_peer", None)
-    with pytest.raises(RedlineError, match="peers-jax"):
-        jax_style(CONFIG)
+@pytest.mark.parametrize("place", ["no_such_module:make", "json:no_such_function", "json", ":make"])
+def test_a_peer_that_cannot_be_imported_is_refused_in_one_line(place):
+    with pytest.raises(RedlineError, match=f"--peer {place} cannot be imported"):
+        peer_at(place)

@@ -40,7 +40,6 @@ OPTIONS = {
     "bench train": {"--peers"},
     "bench profiler": {"--turns"},
     "bench search": {"--episodes"},
-    "bench learning": {"--seeds"},
     "verify cage2": {"--traces"},
     "verify": {"--json"},
     "envs": {"--json"},

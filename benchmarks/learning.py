@@ -7,8 +7,10 @@ nearest that it has. Everybody learns on one thread, which for networks so small
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -22,7 +24,7 @@ from redline.files import encode_json, make_folder, replace_file
 from redline.worlds.registry import make_single
 from redline.worlds.world import Say
 
-HERE = "external:redline.bench.learning_envs"
+HERE = "external:benchmarks.learning_envs"
 EPISODES = 50
 """Fresh episodes that a trained policy is scored on, with actions drawn."""
 SURE = 2.0
@@ -229,7 +231,7 @@ def train_cleanrl(name: str, steps: int, seed: int) -> Cell:
     """A single loop as CleanRL writes it, with its settings."""
     import torch
 
-    from redline.bench.cleanrl import Loop
+    from benchmarks.cleanrl import Loop
 
     torch.set_num_threads(1)
     clock = Clock()
@@ -253,6 +255,10 @@ def bench_learning(
     names: Sequence[str], peers: Sequence[str], seeds: int, steps: int | None, folder: Path, say: Say
 ) -> list[Cell]:
     """All cells, those that `folder` holds already and those that are played now; each is kept as soon as it is there."""
+    if seeds < 1:
+        raise RedlineError(f"--seeds must be at least 1 (got {seeds})")
+    if steps is not None and steps < 1:
+        raise RedlineError(f"--steps must be at least 1 (got {steps})")
     for name in names:
         if name not in TASKS:
             raise unknown("task", name, TASKS)
@@ -337,3 +343,61 @@ def _mean(cells: Sequence[Cell]) -> tuple[float, float]:
     """The mean over seeds and its standard error: from how seeds differ, or of one seed how its episodes do."""
     means = np.array([cell.mean for cell in cells]) if len(cells) > 1 else np.array(cells[0].returns)
     return float(means.mean()), float(means.std(ddof=1) / len(means) ** 0.5)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse, train in turns, print."""
+    from redline.bench.measure import describe_machine
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=__doc__)
+    parser.add_argument("--envs", default=",".join(TASKS), help="tasks, separated by commas")
+    parser.add_argument("--peers", default=SB3, help=f"{SB3}, {CLEANRL} or both")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of each")
+    parser.add_argument("--steps", type=int, help="env steps of each run; by default what suits each env")
+    parser.add_argument("--folder", type=Path, default=Path("learning-bench"), help="keeps finished cells")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    asked = parser.parse_args(arguments)
+    names = asked.envs.split(",")
+    peers = asked.peers.split(",")
+    try:
+        cells = bench_learning(names, peers, asked.seeds, asked.steps, asked.folder, _say)
+    except RedlineError as error:
+        print(error, file=sys.stderr)
+        return 2
+    verdicts = judge(cells)
+    if asked.json:
+        rows = [_verdict_json(each) for each in verdicts]
+        plain = [asdict(cell) for cell in cells]
+        print(json.dumps({"verdicts": rows, "cells": plain, "machine": describe_machine()}))
+    else:
+        for each in verdicts:
+            print(_verdict_line(each))
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _verdict_json(verdict: PeerVerdict) -> dict[str, Any]:
+    return {
+        **asdict(verdict),
+        "ratio": verdict.ratio,
+        "verdict": verdict.learns,
+        "twice_as_fast": verdict.is_twice_as_fast,
+    }
+
+
+def _verdict_line(verdict: PeerVerdict) -> str:
+    ours = f"{verdict.ours:.1f} ±{verdict.ours_error:.1f}"
+    theirs = f"{verdict.theirs:.1f} ±{verdict.theirs_error:.1f}"
+    faster = f"{verdict.ratio:.1f}x as fast"
+    if verdict.cpu_ratio is not None:
+        faster += f" ({verdict.cpu_ratio:.1f}x by CPU time)"
+    enough = "2x as fast" if verdict.is_twice_as_fast else "not 2x as fast"
+    start = f"{verdict.task}, {verdict.steps:,} steps, {verdict.seeds} seeds"
+    return f"{start}: ours {ours}, {verdict.peer} {theirs}, {faster}; {verdict.learns}; {enough}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

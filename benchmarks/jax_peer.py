@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
+from redline.bench.peers import MINIBATCHES
 from redline.learn.config import PPOConfig, TrainConfig
 from redline.learn.heads.masking import MASKED
 from redline.worlds.registry import make_env
@@ -191,3 +192,8 @@ def _loss(weights: Any, part: JaxSteps, ppo: PPOConfig) -> Any:
     value_loss = 0.5 * ((_through(weights["critic"], part.seen.obs)[:, 0] - part.returns) ** 2).mean()
     entropy = -(jnp.exp(log_probs) * log_probs).sum(-1).mean()
     return policy_loss - ppo.entropy * entropy + ppo.value * value_loss
+
+
+def jax_style(config: TrainConfig) -> Callable[[], int]:
+    """Collecting and learning in one function: `redline bench train ENV --peer benchmarks.jax_peer:jax_style`."""
+    return jitted(config, MINIBATCHES)
