@@ -12,11 +12,11 @@ from redline.learn.config import config_to_json, recipe
 from redline.metrics import load_numbers
 from redline.report.charts.bar_chart import share_bar
 from redline.report.charts.line_chart import Series, line_chart
-from redline.report.draw import NOTHING, Drawing, fixed, short, write_picture
+from redline.report.draw import NOTHING, Drawing, fixed, short
 from redline.report.page import DESK_WIDTH, Section, facts, figure_for, settings_table, table, write_page
 from redline.report.playing import episode_sections
 from redline.report.stages import stage_sections
-from redline.runs import BREAKDOWN, LEARNING_PNG, REPORT, Run, scores_in
+from redline.runs import BREAKDOWN, REPORT, Run, scores_in
 from redline.timing.breakdown import Breakdown
 from redline.timing.rows import leaves, rows
 from redline.worlds.registry import world_of
@@ -72,19 +72,6 @@ def learning_chart(metrics: Metrics, width: int = DESK_WIDTH) -> Drawing:
         y_label="episode return",
         width=width,
     )
-
-
-def write_learning_svg(run: Run, path: Path) -> Path:
-    """The learning curve alone, as a picture that looks right on light and dark pages."""
-    write_picture(learning_chart(load_numbers(run.metrics, ("step", "return", "return_std"))), path, ".svg")
-    return path
-
-
-def write_learning_pngs(run: Run) -> list[Path]:
-    """Write the learning curve into the run folder as a PNG file."""
-    path = run.path / LEARNING_PNG
-    write_picture(learning_chart(load_numbers(run.metrics, ("step", "return", "return_std"))), path)
-    return [path]
 
 
 def _read(run: Run, name: str) -> Any:
