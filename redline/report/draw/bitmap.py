@@ -63,8 +63,13 @@ def _predicted(kind: int, line: np.ndarray, above: np.ndarray) -> np.ndarray:
     found = []
     left = corner = 0
     for value, up in zip(line.tolist(), above.tolist(), strict=True):
-        guess = (left + up) // 2 if kind == AVERAGE else _paeth(left, up, corner)
-        left = (value + guess) % 256
+        if kind == AVERAGE:
+            guess = (left + up) // 2
+        elif left == corner:
+            guess = up  # what Paeth's rule says, too, but sooner
+        else:
+            guess = _paeth(left, up, corner)
+        left = (value + guess) & 255
         corner = up
         found.append(left)
     return np.array(found, np.uint8)
@@ -72,5 +77,9 @@ def _predicted(kind: int, line: np.ndarray, above: np.ndarray) -> np.ndarray:
 
 def _paeth(left: int, up: int, corner: int) -> int:
     """Whichever of the three is nearest to left + up - corner; the first of equals."""
-    wanted = left + up - corner
-    return min((left, up, corner), key=lambda value: abs(value - wanted))
+    to_left = abs(up - corner)
+    to_up = abs(left - corner)
+    to_corner = abs(left + up - 2 * corner)
+    if to_left <= to_up and to_left <= to_corner:
+        return left
+    return up if to_up <= to_corner else corner
