@@ -9,10 +9,10 @@ import numpy as np
 
 from redline.errors import RedlineError
 from redline.learn.config import config_to_json, recipe
-from redline.metrics import load_numbers
+from redline.metrics import final_return, load_numbers
 from redline.report.charts.bar_chart import share_bar
 from redline.report.charts.line_chart import Series, line_chart
-from redline.report.draw import NOTHING, Drawing, fixed, short
+from redline.report.draw import Drawing, fixed, short
 from redline.report.page import DESK_WIDTH, Section, facts, figure_for, settings_table, table, write_page
 from redline.report.playing import episode_sections
 from redline.report.stages import stage_sections
@@ -90,15 +90,9 @@ def _headline(metrics: Metrics) -> str:
             ("seconds of training", f"{seconds:.0f}"),
             ("steps/s overall", short(steps / seconds)),
             ("steps/s once settled (median)", short(float(np.median(settled)))),
-            ("mean episode return at the end", _final_return(metrics["return"])),
+            ("mean episode return at the end", fixed(final_return(metrics["return"]))),
         ]
     )
-
-
-def _final_return(returns: np.ndarray) -> str:
-    """Mean over the last updates in which an episode ended."""
-    known = returns[np.isfinite(returns)][-10:]
-    return fixed(float(known.mean())) if len(known) else NOTHING
 
 
 class Curve(NamedTuple):
