@@ -214,3 +214,12 @@ def _encode_row(cells: Iterable[object]) -> bytes:
 
 def _one_line(cell: object) -> object:
     return " ".join(cell.splitlines()) if isinstance(cell, str) else cell
+
+
+def final_return(returns: np.ndarray) -> float:
+    """Mean return of the last tenth of a run's updates, of those in which an episode ended; NaN where none did."""
+    known = returns[np.isfinite(returns)]
+    if not len(known):
+        return float("nan")
+    count = max(1, len(returns) // 10)
+    return float(known[-count:].mean())

@@ -152,6 +152,15 @@ class Run:
             file.flush()
             yield
 
+    def is_running(self) -> bool:
+        """Whether a live process holds the claim of `locked`. Asking claims nothing and writes nothing."""
+        path = self.path / LOCK
+        try:
+            owner = int(path.read_text()) if path.is_file() else 0
+        except (OSError, ValueError):
+            return False
+        return owner > 0 and _has_open(owner, path)
+
     def _open_lock(self) -> IO[str]:
         """The file that tells who has the run. A link, a pipe or a device in its place is not written to."""
         path = self.path / LOCK
@@ -182,6 +191,21 @@ class Run:
     def read_json(self, name: str) -> Any:
         """The value that `write_json` wrote. Tuples have become lists."""
         return _read_json(self.path / name)
+
+
+def _has_open(process: int, path: Path) -> bool:
+    """Whether a process has a file open; of another user's process, whether it is alive."""
+    try:
+        opened = list(Path(f"/proc/{process}/fd").iterdir())
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    for each in opened:
+        with suppress(OSError):  # closed in the meantime
+            if each.samefile(path):
+                return True
+    return False
 
 
 def newest_run(root: Path) -> Path | None:

@@ -64,10 +64,9 @@ def _plain(value: Any) -> Any:
 
 def short(number: float) -> str:
     """`1.52 M`, `37.1 k`, `412`."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= size:
-            return f"{number / size:.3g} {letter}"
-    return f"{number:.3g}"
+    from redline.report.draw.numbers import short
+
+    return short(number)
 
 
 class Watcher:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """Watch an episode step by step: space or → for the next step, ← to go back, q to quit.
-
-    Where standard output is not a terminal, all steps are printed one below the other.
-    """
+    """Watch an episode: print every step, from --step on, or write a page that plays it (--html)."""
 
     target: tyro.conf.Positional[str]
     """A run folder, one of its checkpoints, a policy that comes with Redline, or an env, together with --policy."""
@@ -40,13 +38,13 @@ class PlayOptions:
     seed: int = 0
     """Seed of the episode: you see the first one that redline eval plays with this seed."""
     deterministic: bool = False
-    """Always take the likeliest action instead of drawing one."""
+    """Take the greedy action instead of sampling one."""
     trust: bool = False
     """Use code that the run names, such as an env of its own, though somebody else made the run."""
     step: int = 0
     """Start at this step."""
     html: Path | None = None
-    """Write the episode as one page that needs no network, instead of showing it here."""
+    """Write the episode as one page that needs no network, instead of printing it."""
     svg: Path | None = None
     """Write a picture of the step that --step names, where the world draws one."""
 
@@ -74,12 +72,7 @@ def run(arguments: list[str]) -> int:
     elif command.output.quiet:
         out.print(film.title, soft_wrap=True, markup=False)
     else:
-        from redline.cli.screen import print_all, show_on_screen
-
-        if sys.stdout.isatty() and sys.stdin.isatty():
-            show_on_screen(film, options.step)
-        else:
-            print_all(film)
+        _print_frames(film, options.step)
     return 0
 
 
@@ -143,6 +136,20 @@ def _written(command: PlayOptions, film: Film) -> list[Path]:
         write_picture(film.still(min(command.step, len(film.frames) - 1)), command.svg, ".svg")
         written.append(command.svg)
     return written
+
+
+def _print_frames(film: Film, first: int) -> None:
+    """Frames as text, one below the other; a terminal shows them in its pager."""
+    from redline.report.film_text import frame_lines
+
+    last = len(film.frames) - 1
+    returns = film.returns()
+    with out.pager() if sys.stdout.isatty() and sys.stdin.isatty() else nullcontext():
+        out.print(film.title, soft_wrap=True, markup=False)
+        for t in range(min(first, last), last + 1):
+            out.print()
+            for line in frame_lines(film.frames[t], returns[t], last):
+                out.print(line, soft_wrap=True)
 
 
 def _facts(episode: WatchedEpisode, film: Film, written: list[Path]) -> dict[str, Any]:

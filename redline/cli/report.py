@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,10 +19,6 @@ class ReportOptions:
 
     run: tyro.conf.Positional[Path]
     """The run folder."""
-    svg: Path | None = None
-    """Also write the learning curve, of a workflow search those of all workflows, as a picture to this path."""
-    png: bool = False
-    """Also write the main pictures as PNG files into the run folder (needs the plot extra)."""
     trust: bool = False
     """Use what the run names, such as a world of its own, though it was not made by you."""
     seed: int = 0
@@ -42,25 +37,11 @@ def run(arguments: list[str]) -> int:
     folder = Run.open(command.run)
     require_trusted(folder.config, folder.path, command.trust)
     if folder.config.get("kind") == KIND:
-        write_page, write_svg, write_pngs = (
-            search.write_search_report,
-            search.write_search_svg,
-            search.write_search_pngs,
-        )
+        path = search.write_search_report(folder)
     else:
-        write_page, write_svg, write_pngs = (
-            partial(learning.write_report, trust=command.trust),
-            learning.write_learning_svg,
-            learning.write_learning_pngs,
-        )
-    path, pictures = write_page(folder), []
-    if command.svg is not None:
-        pictures.append(write_svg(folder, command.svg))
-    if command.png:
-        pictures += write_pngs(folder)
+        path = learning.write_report(folder, command.trust)
     if command.output.json:
-        print_json({"report": str(path), "pictures": [str(each) for each in pictures]})
+        print_json({"report": str(path)})
     else:
-        for each in (path, *pictures):
-            out.print(str(each), soft_wrap=True)
+        out.print(str(path), soft_wrap=True)
     return 0

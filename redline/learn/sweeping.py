@@ -23,7 +23,7 @@ from redline.learn.config import Saving, TrainConfig, config_from_json, config_t
 from redline.learn.evaluate import Trained, grade_returns
 from redline.learn.session import Session
 from redline.learn.train import Trainer
-from redline.metrics import load_metrics
+from redline.metrics import final_return, load_metrics
 from redline.runs import CHECKPOINTS, CONFIG, METRICS, SCORES, STEP, Run
 
 KEPT_TO_THE_END = 2
@@ -154,10 +154,9 @@ def _score(session: Session, episodes: int) -> None:
 
 
 def late_return(folder: Path) -> float:
-    """Mean return of the last tenth of the updates of a run; minus infinity where no episode ended."""
-    returns = load_metrics(folder / METRICS)["return"]
-    known = returns[np.isfinite(returns)]
-    return float(known[-max(1, len(returns) // 10) :].mean()) if len(known) else -math.inf
+    """The final return of a run; minus infinity where no episode ended."""
+    found = final_return(load_metrics(folder / METRICS)["return"])
+    return -math.inf if math.isnan(found) else found
 
 
 def is_done(job: Job) -> bool:

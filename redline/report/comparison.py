@@ -125,6 +125,8 @@ def said(found: RunComparison) -> list[str]:
         return [str(each) for each in found.verdicts]
     if len(found.groups) == 1:
         return ["All runs are of one kind: there is nothing to tell apart."]
+    if len({group.env for group in found.groups}) == 1:
+        return ["Fewer than two groups have finished an episode: there is nothing to compare yet."]
     return ["The groups were trained on different envs, whose scores cannot be compared."]
 
 

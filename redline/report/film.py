@@ -145,7 +145,7 @@ class Play:
     player: Callable[[str, str, int, gym.Env], Player] | None = None
     """A simple player by name: from its name, that of the env, a seed, and the env it is going to play in."""
     habits: Callable[[Sequence[WatchedEpisode]], str] | None = None
-    """What the player of some episodes does, as HTML for a report; the shares of its actions where nothing else is said."""
+    """What the player of some episodes does, as HTML for a report."""
     players: Callable[[str], Sequence[str]] = lambda env: ()
     """Names of its simple players, in an env by name."""
 

@@ -20,7 +20,7 @@ import numpy as np
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, config_to_json, recipe
 from redline.learn.trust import may_be_asked
-from redline.metrics import load_metrics
+from redline.metrics import final_return, load_metrics
 from redline.report.page import flat_settings, same_setting
 from redline.runs import BREAKDOWN, CONFIG, SCORES, SEARCH_STATE, Run, as_written
 from redline.signature import unsigned
@@ -59,10 +59,8 @@ class RunFacts:
 
     @property
     def final_return(self) -> float:
-        """Mean return of the episodes in the last tenth of the updates; NaN where none ended."""
-        returns = self.metrics.get("return", np.empty(0))
-        known = returns[np.isfinite(returns)]
-        return float(known[-max(1, len(returns) // 10) :].mean()) if len(known) else float("nan")
+        """Mean return at the end of training; NaN where no episode ended."""
+        return final_return(self.metrics.get("return", np.empty(0)))
 
     def breakdown(self) -> Breakdown | None:
         """Where its time went, if that is known."""
@@ -136,13 +134,8 @@ def _goal(config: Mapping[str, Any], asked: bool) -> int | None:
 
 
 def _state(run: Run, steps: int, config: Mapping[str, Any], metrics: Mapping[str, np.ndarray], goal: int | None) -> str:
-    try:
-        with run.locked():
-            pass
-    except RedlineError:
+    if run.is_running():
         return "running"
-    except OSError:
-        return "unknown"
     if "stages" in config or (run.path / SCORES).exists():
         return "finished" if (run.path / SCORES).exists() else "stopped"
     if config.get("total_episodes") is not None and len(metrics.get("episodes", ())):

@@ -9,14 +9,14 @@ import numpy as np
 
 from redline.errors import RedlineError
 from redline.learn.config import config_to_json, recipe
-from redline.metrics import load_numbers
+from redline.metrics import final_return, load_numbers
 from redline.report.charts.bar_chart import share_bar
 from redline.report.charts.line_chart import Series, line_chart
-from redline.report.draw import NOTHING, Drawing, fixed, short, write_picture
+from redline.report.draw import Drawing, fixed, short
 from redline.report.page import DESK_WIDTH, Section, facts, figure_for, settings_table, table, write_page
 from redline.report.playing import episode_sections
 from redline.report.stages import stage_sections
-from redline.runs import BREAKDOWN, LEARNING_PNG, REPORT, Run, scores_in
+from redline.runs import BREAKDOWN, REPORT, Run, scores_in
 from redline.timing.breakdown import Breakdown
 from redline.timing.rows import leaves, rows
 from redline.worlds.registry import world_of
@@ -74,19 +74,6 @@ def learning_chart(metrics: Metrics, width: int = DESK_WIDTH) -> Drawing:
     )
 
 
-def write_learning_svg(run: Run, path: Path) -> Path:
-    """The learning curve alone, as a picture that looks right on light and dark pages."""
-    write_picture(learning_chart(load_numbers(run.metrics, ("step", "return", "return_std"))), path, ".svg")
-    return path
-
-
-def write_learning_pngs(run: Run) -> list[Path]:
-    """Write the learning curve into the run folder as a PNG file."""
-    path = run.path / LEARNING_PNG
-    write_picture(learning_chart(load_numbers(run.metrics, ("step", "return", "return_std"))), path)
-    return [path]
-
-
 def _read(run: Run, name: str) -> Any:
     """The content of a JSON file, None where it is not there."""
     return run.read_json(name) if (run.path / name).exists() else None
@@ -103,15 +90,9 @@ def _headline(metrics: Metrics) -> str:
             ("seconds of training", f"{seconds:.0f}"),
             ("steps/s overall", short(steps / seconds)),
             ("steps/s once settled (median)", short(float(np.median(settled)))),
-            ("mean episode return at the end", _final_return(metrics["return"])),
+            ("mean episode return at the end", fixed(final_return(metrics["return"]))),
         ]
     )
-
-
-def _final_return(returns: np.ndarray) -> str:
-    """Mean over the last updates in which an episode ended."""
-    known = returns[np.isfinite(returns)][-10:]
-    return fixed(float(known.mean())) if len(known) else NOTHING
 
 
 class Curve(NamedTuple):

@@ -7,7 +7,6 @@ from redline.learn.evaluate import load_policy
 from redline.report.draw import fixed
 from redline.report.episodes import watch_several
 from redline.report.film_page import films_html
-from redline.report.habits import plain_habits
 from redline.report.page import Section, note
 from redline.runs import STEP, Run
 
@@ -37,5 +36,6 @@ def episode_sections(run: Run, trust: bool = False) -> list[Section]:
     about = f"Of {count} fresh episode{'' if count == 1 else 's'} {spread}."
     films = films_html([(f"{what}: return {fixed(each.total)}", play.film(each)) for what, each in shown.items()])
     found = [Section("Episodes", note(about) + films)]
-    habits = (play.habits or plain_habits)(episodes)
-    return [*found, Section("What the policy does", habits)] if habits else found
+    if play.habits is not None:
+        found.append(Section("What the policy does", play.habits(episodes)))
+    return found

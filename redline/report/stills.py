@@ -32,7 +32,7 @@ def ansi(env: SingleEnv, observation: np.ndarray, seen: SeenStep | None) -> str:
 
 
 def rgb_array(env: SingleEnv, observation: np.ndarray, seen: SeenStep | None) -> np.ndarray:
-    """The latest step as dots uint8 [height, width, 3], as many at every step; needs Pillow."""
+    """The latest step as dots uint8 [height, width, 3], as many at every step; needs resvg-py."""
     film = _film(env, observation, seen)
     total = 0.0 if seen is None else seen.total
     return dots_of(film.still(len(film.frames) - 1, told=False) if film.scenes else _page(film.frames[-1], total))

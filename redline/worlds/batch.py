@@ -235,7 +235,7 @@ class SingleEnv(gym.Env[np.ndarray, np.integer]):
     """One episode at a time. Seeded alike, it plays the same episode as any env of the batch.
 
     The batch of one does not begin again by itself, so that the last state stays readable. It renders as text (`ansi`)
-    or, with Pillow, as a picture (`rgb_array`), in the way that its world's `play` shows a step.
+    or, with resvg-py, as a picture (`rgb_array`), in the way that its world's `play` shows a step.
     """
 
     metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 5}

@@ -33,7 +33,7 @@ OPTIONS = {
     "compare runs/a": {"--json"},
     "sweep cage2": {"--seeds"},
     "solve petri:jobshop/ft06": {"--seconds"},
-    "report": {"--svg"},
+    "report": {"--trust"},
     "profile cage2": {"--breakdown", "--num-envs"},
     "bench sim cage2": {"--batch-sizes", "--red-agent"},
     "bench engines slow": {"--mean-ms", "--num-envs"},

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from redline.cli import main
+from redline.cli.console import short
 from redline.learn.config import TrainConfig, config_to_json
+from redline.metrics import final_return
 from redline.report.comparison import compare, said, write_comparison
 from redline.report.groups import find_runs, group_runs, interquartile_mean, interval, read_run, verdict
-from redline.runs import METRICS, SCORES, Run
+from redline.runs import LOCK, METRICS, SCORES, Run
 from tests.report.browser import Browser
 from tests.report.reading import needs_browser
 
@@ -128,9 +130,37 @@ def test_runs_are_listed_with_what_differs_and_their_state(tmp_path, capsys):
     found = {Path(each["run"]).name: each for each in json.loads(capsys.readouterr().out)["runs"]}
     assert found["done"]["state"] == "finished" and found["done"]["differs"]["ppo.clip"] == 0.1
     assert found["half"]["state"] == "stopped" and found["half"]["score"] is None and found["half"]["steps"] == 100
-    with Run.open(tmp_path / "half").locked():
-        pass  # the claim of this process is told as any other's
-    assert len(find_runs(tmp_path)) == 2
+
+
+def test_a_list_of_runs_claims_none_of_them(tmp_path):
+    run = Run.open(make_run(tmp_path / "half", 0, None))
+    assert [each.state for each in find_runs(tmp_path)] == ["finished"]
+    assert not (run.path / LOCK).exists()
+    with run.locked():
+        assert [each.state for each in find_runs(tmp_path)] == ["running"]
+    assert [each.state for each in find_runs(tmp_path)] == ["finished"]
+    (run.path / LOCK).write_text("999999999")
+    assert [each.state for each in find_runs(tmp_path)] == ["finished"]
+    assert (run.path / LOCK).read_text() == "999999999"
+
+
+def test_runs_of_one_env_without_an_episode_are_not_called_runs_of_different_envs(tmp_path):
+    paths = [make_run(tmp_path / "a", 0, None), make_run(tmp_path / "b", 0, None, clip=0.1)]
+    for path in paths:
+        (path / METRICS).write_text("step,return\n100,nan\n")
+    found = compare([read_run(path) for path in paths])
+    assert said(found) == ["Fewer than two groups have finished an episode: there is nothing to compare yet."]
+
+
+def test_there_is_one_final_return():
+    assert final_return(np.array([1.0, *[5.0] * 17, 2.0, 4.0])) == 3.0
+    assert final_return(np.array([1.0, 5.0, np.nan])) == 5.0
+    assert np.isnan(final_return(np.array([np.nan])))
+
+
+@pytest.mark.parametrize(("number", "words"), [(999_999, "1 M"), (999.6, "1,000"), (1_520_000, "1.52 M"), (412, "412")])
+def test_a_number_is_rounded_before_its_unit_is_chosen(number, words):
+    assert short(number) == words
 
 
 @pytest.mark.parametrize(("words", "why"), [(["nowhere"], "no run folder"), (["{one}"], "two runs at least")])

@@ -18,7 +18,6 @@ from redline.timing.breakdown import Breakdown
 from redline.worlds.petri.instances import parse_petri
 from redline.worlds.petri.schedule import Schedule
 from tests.report.reading import Outline
-from tests.report.test_search_report import make_search
 
 NET = "petri:cluster/S-0?wafers=1"
 
@@ -92,30 +91,14 @@ def test_a_net_that_was_never_scored_still_has_its_makespans(tmp_path: Path):
     assert headings(run) == ["In short", "Makespan", "Learning", "Settings"]
 
 
-def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    return json.loads(capsys.readouterr().out)
-
-
-def test_the_command_writes_the_learning_curve_as_svg_and_png(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_writes_the_page_and_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = make_run(tmp_path / "run", "cage2")
-    curve = tmp_path / "curve.svg"
-    assert report([str(run.path), "--svg", str(curve), "--png", "--json"]) == 0
-    written = [str(curve), str(run.path / "learning.png")]
-    assert answer(capsys) == {"report": str(run.path / "report.html"), "pictures": written}
-    assert "Return of the episodes" in curve.read_text()
-    assert Path(written[1]).read_bytes().startswith(b"\x89PNG")
+    assert report([str(run.path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"report": str(run.path / "report.html")}
+    assert (run.path / "report.html").exists()
 
 
-def test_the_command_writes_the_pictures_of_a_search_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    run = make_search(tmp_path / "search")
-    run.write_json("config.json", {**run.config, "kind": KIND})
-    curves = tmp_path / "curves.svg"
-    assert report([str(run.path), "--svg", str(curves), "--json"]) == 0
-    assert answer(capsys)["pictures"] == [str(curves)]
-    assert "Environment reward while training" in curves.read_text()
-
-
-def test_a_search_that_has_only_begun_has_a_picture_that_says_so(tmp_path: Path):
+def test_a_search_that_has_only_begun_has_a_page(tmp_path: Path):
     run = Run.at(tmp_path / "begun", {"kind": KIND})
-    assert report([str(run.path), "--svg", str(tmp_path / "curves.svg"), "--quiet"]) == 0
-    assert "no data yet" in (tmp_path / "curves.svg").read_text()
+    assert report([str(run.path), "--quiet"]) == 0
+    assert (run.path / "report.html").exists()

@@ -309,9 +309,8 @@ def test_the_pictures_are_pngs_of_a_good_size(run: Run):
         assert data.startswith(PNG) and width >= 1000 and height >= 600 and len(data) > 10_000
 
 
-def test_pictures_without_pillow_say_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    monkeypatch.delitem(sys.modules, "redline.report.draw.png", raising=False)
+def test_pictures_without_resvg_say_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(RedlineError, match=r"pip install 'redline\[plot\]'"):
         write_search_pngs(run)
 

@@ -1,23 +1,28 @@
-"""Drawings as files."""
+"""Drawings as files: SVG by ourselves, PNG by resvg."""
 
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from redline.errors import RedlineError, install
 from redline.files import reason, replace_file
+from redline.report.draw.bitmap import decode_png
 from redline.report.draw.shapes import Drawing
 from redline.report.draw.svg import to_svg
 
 FORMATS = (".svg", ".png")
+SCALE = 2
+"""Pixels of a PNG file for each of the drawing, across and down."""
+VARIABLE = re.compile(r"var\(--\w+, ([^)]+)\)")
+"""A colour as SVG has it for a page; resvg knows only the colour inside."""
 
 
 def write_picture(drawing: Drawing, path: Path, kind: str | None = None) -> None:
-    """Write a drawing as .svg or, with Pillow, as .png: what its path ends with, unless `kind` says otherwise."""
+    """Write a drawing as .svg or .png: what its path ends with, unless `kind` says otherwise."""
     data = _encode(drawing, path, kind or path.suffix)
     try:
         replace_file(path, data)
@@ -26,25 +31,30 @@ def write_picture(drawing: Drawing, path: Path, kind: str | None = None) -> None
 
 
 def _encode(drawing: Drawing, path: Path, kind: str) -> bytes:
-    if kind not in FORMATS:
-        raise RedlineError(
-            f"A picture is written as {' or '.join(FORMATS)}, not as {path.name!r}. Try {path.stem}{FORMATS[0]}."
-        )
-    return to_svg(drawing, standalone=True).encode() if kind == ".svg" else _png(drawing)
+    if kind == ".svg":
+        return to_svg(drawing, standalone=True).encode()
+    if kind == ".png":
+        return to_png(drawing)
+    known = " or ".join(FORMATS)
+    raise RedlineError(f"A picture is written as {known}, not as {path.name!r}. Try {path.stem}{FORMATS[0]}.")
 
 
 def dots_of(drawing: Drawing) -> np.ndarray:
     """A drawing as dots uint8 [height, width, 3]."""
-    return np.asarray(_painter().to_image(drawing))
+    return decode_png(to_png(drawing))
 
 
-def _png(drawing: Drawing) -> bytes:
-    data: bytes = _painter().to_png(drawing)
-    return data
-
-
-def _painter() -> Any:
+def to_png(drawing: Drawing) -> bytes:
+    """The content of a PNG file, in light colours. A machine without fonts gets no text."""
     try:
-        return importlib.import_module("redline.report.draw.png")
+        resvg = importlib.import_module("resvg_py")
     except ImportError as error:
-        raise RedlineError(f"PNG files need Pillow: {install('plot')}.") from error
+        raise RedlineError(f"PNG files need resvg-py: {install('plot')}.") from error
+    svg = VARIABLE.sub(r"\1", to_svg(drawing, standalone=True))
+    data = resvg.svg_to_bytes(
+        svg_string=svg,
+        zoom=SCALE,
+        background="white",
+        sans_serif_family="DejaVu Sans",
+    )
+    return bytes(data)

@@ -18,11 +18,6 @@ def escape(words: object) -> str:
     return html.escape(NOT_XML.sub("\ufffd", text)) if _UNSAFE.search(text) else text
 
 
-def one_line(words: str) -> str:
-    """Text without line breaks and without what no font has a letter for."""
-    return NOT_XML.sub("\ufffd", " ".join(words.splitlines()))
-
-
 def text_width(words: str, size: float = 12) -> float:
     """Roughly how many pixels the words take. A little too many is better than too few."""
     return size * _letters_width(words)

@@ -59,7 +59,7 @@ class Reference:
 
 
 def write_gantt(schedule: Schedule, path: Path) -> None:
-    """Write a schedule's chart as .svg or .png; the latter needs Pillow."""
+    """Write a schedule's chart as .svg or .png; the latter needs resvg-py."""
     write_picture(draw_gantt(schedule), path)
 
 
