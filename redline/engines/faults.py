@@ -191,7 +191,7 @@ class Supervisor:
             return False
         alike = self._alike.setdefault(cause.place, set())
         alike.add(cause.env)
-        return len(alike) == len(self.seeds) and sum(self._in_a_row.values()) > 1
+        return len(alike) == len(self.seeds) and max(self._in_a_row.values()) > 1
 
     def _drop(self, cause: Failure | Death, culprit: int, envs: list[int], lost: int, trace: str) -> list[int]:
         self.dropped[culprit] = True

@@ -235,7 +235,6 @@ class _Columns:
         """Env `i` is not going to fill the rest of its column."""
         if self.t[i] < self.num_steps:
             self.rollout.forget([(i, int(self.t[i]), self.num_steps - 1)])
-            self.rollout.rows[self.t[i] :, i] = 0
             self.t[i] = self.num_steps
 
     def bootstrap(self, policy: Acting) -> None:

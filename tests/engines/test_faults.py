@@ -384,6 +384,16 @@ def test_pauses_between_restarts_grow_and_have_an_end():
     assert pauses[-1] == 0.0 and supervisor.lost_episodes == 13
 
 
+def test_envs_that_fail_once_each_do_not_stop_the_run():
+    trace = '  File "env.py", line 3, in step'
+    supervisor = Supervisor(Faults(), 2, 0, warn=lambda line: None, sleep=lambda seconds: None)
+    for env in range(2):
+        failure = Failure(env, "step", "ValueError: rare", 0, 0, traceback=trace)
+        assert supervisor.decide(failure, [env], 1) == [env]
+    with pytest.raises(EnvTrouble, match="same place"):
+        supervisor.decide(Failure(0, "step", "ValueError: rare", 0, 0, traceback=trace), [0], 1)
+
+
 def test_who_was_stopped_blames_nobody_for_having_been_silent(monkeypatch):
     clock = [0]
     monkeypatch.setattr("redline.engines.workers.status.time.monotonic_ns", lambda: clock[0])

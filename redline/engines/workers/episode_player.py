@@ -281,9 +281,9 @@ class _Collect:
             where = [place[k] for k in unfinished]
             rollout.truncated[-1, where] = True
             last[where] = self._actor.value(self._envs.buffers.obs[unfinished])
-        rollout.link_values(last)
         rollout.held = held
         rollout.forget(self._gaps(held))
+        rollout.link_values(last)
         rollout.observations, rollout.masks = self._actor.observations()
         write_episodes(self._episodes, rollout)
         if rollout.held.all():
