@@ -27,6 +27,7 @@ from redline.engines.workers.episode_player import (
     TaskAnswer,
     TellSpaces,
 )
+from redline.engines.workers.status import WATCH_SECONDS
 from redline.engines.workers.step_buffers import buffer_shapes
 from redline.errors import RedlineError
 from redline.rollout import Acting, Rollout, join
@@ -37,7 +38,6 @@ from redline.timing.workers import WorkerTimes
 GROUP_SIZE = 16
 """Envs that act together in a worker: enough to ask the policy about many at once, few enough to lose little in a crash."""
 COLUMNS = {"rows", "actions", "log_probs", "values", "next_values", "rewards", "terminated", "truncated"}
-WATCH_SECONDS = 1.0  # how often a silent worker is looked at
 
 Handle = TypeVar("Handle", bound=Hashable)
 

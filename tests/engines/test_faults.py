@@ -31,7 +31,7 @@ from redline.engines import Collecting, Engine, Faults, episodes, faults, make_e
 from redline.engines.faults import Death, EnvTrouble, Failure, Supervisor  # noqa: E402
 from redline.engines.lockstep import Lockstep  # noqa: E402
 from redline.engines.workers import fork_server, parent  # noqa: E402
-from redline.engines.workers.status import STEP, Wakefulness, WorkerStatus  # noqa: E402
+from redline.engines.workers.status import STEP, WorkerStatus  # noqa: E402
 from redline.errors import RedlineError  # noqa: E402
 from redline.rollout import Rollout  # noqa: E402
 from redline.timing.stopwatch import Stopwatch  # noqa: E402
@@ -394,18 +394,17 @@ def test_envs_that_fail_once_each_do_not_stop_the_run():
         supervisor.decide(Failure(0, "step", "ValueError: rare", 0, 0, traceback=trace), [0], 1)
 
 
-def test_who_was_stopped_blames_nobody_for_having_been_silent(monkeypatch):
+def test_suspension_never_counts_as_a_hang(monkeypatch):
     clock = [0]
     monkeypatch.setattr("redline.engines.workers.status.time.monotonic_ns", lambda: clock[0])
-    awake, status = Wakefulness(), WorkerStatus()
+    status = WorkerStatus()
+    clock[0] = int(1e9)
     status.at(0, STEP)
-    for second in range(1, 31):
-        clock[0] = int(second * 1e9)
-        assert round(status.silent_seconds(0, awake.look()), 6) == second
-    clock[0] += int(1000e9)  # all of us were stopped, as by a batch system
-    assert status.silent_seconds(0, awake.look()) == 0.0
-    clock[0] += int(1e9)
-    assert round(status.silent_seconds(0, awake.look()), 6) == 1.0
+    assert [status.silent_seconds(0) for _ in range(30)] == list(range(30))
+    clock[0] += int(1000e9)  # all processes were suspended, as by a batch system
+    assert status.silent_seconds(0) == 30.0
+    status.at(0, STEP, step=1)
+    assert status.silent_seconds(0) == 0.0
 
 
 def test_no_two_lives_share_a_seed():
@@ -859,9 +858,8 @@ def test_observations_that_fit_into_no_memory_are_refused_in_a_sentence(name):
     assert not children()
 
 
-@pytest.mark.parametrize("room", ["size=64k", "size=64k,nr_inodes=1"])
-def test_a_tiny_dev_shm_is_enough_or_the_reason_is_said(room, tmp_path):
-    private = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o {room} tmpfs /dev/shm && exec "$@"', "sh"]
+def test_a_tiny_dev_shm_is_enough(tmp_path):
+    private = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"', "sh"]
     if subprocess.run([*private, "true"], capture_output=True).returncode:
         pytest.skip("no private /dev/shm to be had")
     script = tmp_path / "script.py"
@@ -892,10 +890,7 @@ def test_a_tiny_dev_shm_is_enough_or_the_reason_is_said(room, tmp_path):
     )  # fmt: skip
     lines = done.stdout.splitlines()
     assert lines[:3] == ["shared True", "ready True", "pipes True"], done.stderr
-    if "inodes" in room:
-        assert lines[3:] == [lines[3]] and lines[3].startswith("pool says --engine pool needs semaphores in /dev/shm")
-    else:
-        assert lines[3:] == ["pool True"]
+    assert lines[3:] == ["pool True"]
 
 
 # The end of an engine

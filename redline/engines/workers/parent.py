@@ -35,14 +35,13 @@ from redline.engines.workers.child import (
 )
 from redline.engines.workers.fork_server import require_files, start_process
 from redline.engines.workers.shared_memory import SharedMemory
-from redline.engines.workers.status import MAKE, StatusBoard, Wakefulness, WorkerStatus
+from redline.engines.workers.status import MAKE, WATCH_SECONDS, StatusBoard, WorkerStatus
 from redline.engines.workers.step_buffers import StepBuffers
 from redline.engines.workers.stepping import Info, StepReport
 from redline.errors import RedlineError
-from redline.processes import how_it_ended
+from redline.processes import end_group, how_it_ended
 
 CLOSE_SECONDS = 2.0
-WATCH_SECONDS = 1.0  # how often a silent worker is looked at
 
 
 class WorkerProcess:
@@ -102,6 +101,7 @@ class WorkerProcess:
         process, self.process = self.process, None
         pipe, self._pipe = self._pipe, None
         if process is not None:
+            end_group(process.pid)
             process.kill()
             process.join(CLOSE_SECONDS)
             if process.exitcode is not None:
@@ -142,7 +142,7 @@ class EnvWorkers:
             for w, (ids, status) in enumerate(zip(shares, self._board.status, strict=True))
         ]
         self._memory: SharedMemory | None = None
-        self._watched, self._awake = time.monotonic(), Wakefulness()
+        self._watched = time.monotonic()
         try:
             self._start_all()
         except BaseException:
@@ -268,7 +268,6 @@ class EnvWorkers:
         while not found:
             asked = {worker.pipe.fileno(): worker for worker in self.workers if worker.asked}
             found = [(asked[fd], self._answer(asked[fd])) for fd in _readable(asked)]
-            self._awake.look()
             if time.monotonic() > self._watched + WATCH_SECONDS:  # however lively the others are
                 found += self._end_hung([worker for worker in asked.values() if worker.asked])
                 self._watched = time.monotonic()
@@ -295,12 +294,11 @@ class EnvWorkers:
     def _end_hung(self, asked: list[WorkerProcess]) -> list[tuple[WorkerProcess, Death]]:
         """Kill those that have been silent for too long."""
         found: list[tuple[WorkerProcess, Death]] = []
-        awake_ns = self._awake.look()
         for worker in asked:
             phase = worker.status.phase
             patient = phase == MAKE or (worker.starting and not phase)
             limit = self.faults.start_deadline if patient else self.faults.deadline
-            if worker.status.silent_seconds(worker.asked_ns, awake_ns) > limit:
+            if worker.status.silent_seconds(worker.asked_ns) > limit:
                 option = "" if patient else " (--step-deadline)"
                 worker.asked = 0
                 how = f"hung for {limit:g} s{option} and was killed"
