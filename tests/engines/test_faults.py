@@ -30,7 +30,7 @@ from scripted import Scripted  # noqa: E402
 from redline.engines import Collecting, Engine, Faults, episodes, faults, make_engine, vector  # noqa: E402
 from redline.engines.faults import Death, EnvTrouble, Failure, Supervisor  # noqa: E402
 from redline.engines.lockstep import Lockstep  # noqa: E402
-from redline.engines.workers import fork_server, parent  # noqa: E402
+from redline.engines.workers import fork_server, parent, status  # noqa: E402
 from redline.engines.workers.status import STEP, WorkerStatus  # noqa: E402
 from redline.errors import RedlineError  # noqa: E402
 from redline.rollout import Rollout  # noqa: E402
@@ -53,6 +53,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     faulthandler.dump_traceback_later(5 * PATIENCE, exit=True)
     monkeypatch.setattr(parent, "WATCH_SECONDS", 0.05)
     monkeypatch.setattr(episodes, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(status, "WATCH_SECONDS", 0.05)
     monkeypatch.setattr(parent, "CLOSE_SECONDS", 0.5)
     yield
     faulthandler.cancel_dump_traceback_later()
@@ -396,15 +397,16 @@ def test_envs_that_fail_once_each_do_not_stop_the_run():
 
 def test_suspension_never_counts_as_a_hang(monkeypatch):
     clock = [0]
+    monkeypatch.setattr(status, "WATCH_SECONDS", 1.0)
     monkeypatch.setattr("redline.engines.workers.status.time.monotonic_ns", lambda: clock[0])
-    status = WorkerStatus()
+    worker = WorkerStatus()
     clock[0] = int(1e9)
-    status.at(0, STEP)
-    assert [status.silent_seconds(0) for _ in range(30)] == list(range(30))
+    worker.at(0, STEP)
+    assert [worker.silent_seconds(0) for _ in range(30)] == list(range(30))
     clock[0] += int(1000e9)  # all processes were suspended, as by a batch system
-    assert status.silent_seconds(0) == 30.0
-    status.at(0, STEP, step=1)
-    assert status.silent_seconds(0) == 0.0
+    assert worker.silent_seconds(0) == 30.0
+    worker.at(0, STEP, step=1)
+    assert worker.silent_seconds(0) == 0.0
 
 
 def test_no_two_lives_share_a_seed():
