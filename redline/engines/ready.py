@@ -8,10 +8,10 @@ import gymnasium as gym
 import numpy as np
 
 from redline.engines.engine import EngineSetup
+from redline.engines.episode_stats import PlayedEpisode, write_episodes
 from redline.engines.faults import Death
 from redline.engines.settings import worker_plan
 from redline.engines.spec import EnvDescription, Snapshot
-from redline.engines.tally import PlayedEpisode, write_episodes
 from redline.engines.vectors import TALLIED, require_rows
 from redline.engines.workers.child import ResetEach, StepEach, StepProgress
 from redline.engines.workers.parent import EnvWorkers, WorkerAnswer, WorkerProcess

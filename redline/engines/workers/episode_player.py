@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 import gymnasium as gym
 import numpy as np
 
+from redline.engines.episode_stats import PlayedEpisode, write_episodes
 from redline.engines.faults import EnvFailed, Failure
 from redline.engines.spec import Spaces, Spec
-from redline.engines.tally import PlayedEpisode, write_episodes
 from redline.engines.workers.single_envs import SingleEnvs
 from redline.engines.workers.status import WorkerStatus
 from redline.engines.workers.step_buffers import StepBuffers
