@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from redline.engines.engine import EngineSetup
 from redline.engines.episodes import Episodes
-from redline.engines.faults import Death, Supervisor
+from redline.engines.faults import Supervisor, WorkerCrash
 from redline.engines.spec import Spec
 from redline.engines.workers.episode_player import EpisodePlayer, EpisodeTask, TaskAnswer
 from redline.engines.workers.fork_server import end_with_main, fork_server, from_fork_server, require_files
@@ -54,20 +54,20 @@ class PoolWorkers:
         """Those that are done."""
         return self._pool.first_done(handles, timeout)
 
-    def outcome(self, handle: Future[TaskAnswer]) -> TaskAnswer | Death:
+    def outcome(self, handle: Future[TaskAnswer]) -> TaskAnswer | WorkerCrash:
         """The answer to a task, or how its worker died."""
         worker = self._worker_of.pop(handle)
         outcome = self._pool.outcome(handle)
         if isinstance(outcome, ProcessDeath):
             return self._death(worker, outcome)
-        self._board.status[worker].at_stake = 0
+        self._board.status[worker].unreported_episodes = 0
         return outcome
 
-    def _death(self, worker: int, death: ProcessDeath) -> Death:
+    def _death(self, worker: int, death: ProcessDeath) -> WorkerCrash:
         status, how = self._board.status[worker], self._hung.get(worker) or death.how
         env, during, step, action = status.doing
         seed = None if env is None else self._faults.seeds[env]
-        return Death(worker, death.pid, how, env, during, seed, step, action, status.at_stake)
+        return WorkerCrash(worker, death.pid, how, env, during, seed, step, action, status.unreported_episodes)
 
     def end_if_hung(self, worker: int) -> bool:
         """Kill a worker that has been at one thing for too long."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from redline.engines.engine import EngineSetup
 from redline.engines.episodes import Episodes, NoRoom
-from redline.engines.faults import Death, Supervisor
+from redline.engines.faults import Supervisor, WorkerCrash
 from redline.engines.spec import Spec
 from redline.engines.workers.episode_player import EpisodePlayer, EpisodeTask, PlayEpisodes, TaskAnswer
 from redline.engines.workers.status import MAKE, WorkerStatus
@@ -146,7 +146,7 @@ class RayWorkers:
         first_of = {self._worker_of[handle]: handle for handle in reversed(handles) if handle in done}
         return [handle for handle in handles if handle in first_of.values()]
 
-    def outcome(self, handle: Reference) -> TaskAnswer | Death:
+    def outcome(self, handle: Reference) -> TaskAnswer | WorkerCrash:
         """The answer to a task, or how its worker died."""
         worker, lost = self._worker_of.pop(handle), self._ray.exceptions
         try:
@@ -177,7 +177,7 @@ class RayWorkers:
                 break
         actor.killed = "could not be reached and was given up"
 
-    def _death(self, worker: int) -> Death:
+    def _death(self, worker: int) -> WorkerCrash:
         actor, status = self.actors[worker], self._status[worker]
         self._kill(worker)
         how = actor.killed or (
@@ -185,7 +185,7 @@ class RayWorkers:
         )
         env, during, step, action = status.doing
         seed = None if env is None else self._faults.seeds[env]
-        return Death(worker, actor.pid, how, env, during, seed, step, action)
+        return WorkerCrash(worker, actor.pid, how, env, during, seed, step, action)
 
     def _node_is_lost(self, actor: _RayActor) -> bool:
         return any(node["NodeID"] == actor.node.id and not node["Alive"] for node in self._ray.nodes())

@@ -9,7 +9,7 @@ import numpy as np
 
 from redline.engines.engine import EngineSetup
 from redline.engines.episode_stats import PlayedEpisode, write_episodes
-from redline.engines.faults import Death
+from redline.engines.faults import WorkerCrash
 from redline.engines.settings import worker_plan
 from redline.engines.spec import EnvDescription, Snapshot
 from redline.engines.vectors import TALLIED, require_rows
@@ -104,7 +104,7 @@ class Ready:
             worker.ask(ResetEach(places, list(seeds)), len(places))
 
     def _receive(self, worker: WorkerProcess, answer: WorkerAnswer, columns: _Columns) -> None:
-        if isinstance(answer, Death):
+        if isinstance(answer, WorkerCrash):
             self._replace(worker, answer, columns)
             return
         assert isinstance(answer, StepProgress)
@@ -142,7 +142,7 @@ class Ready:
             self._returns[i], self._lengths[i] = 0.0, 0
             self.faults.finished([i])
 
-    def _replace(self, worker: WorkerProcess, death: Death, columns: _Columns) -> None:
+    def _replace(self, worker: WorkerProcess, death: WorkerCrash, columns: _Columns) -> None:
         """A new worker for one that is gone; the other workers go on meanwhile."""
         before = self.env_workers.alive(worker)
         lost = [i for i in before if self._has_obs[i] or columns.is_acting(i)]

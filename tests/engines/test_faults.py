@@ -28,7 +28,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv  # noqa: E4
 from scripted import Scripted  # noqa: E402
 
 from redline.engines import Collecting, Engine, Faults, episodes, faults, make_engine, vector  # noqa: E402
-from redline.engines.faults import Death, EnvTrouble, Failure, Supervisor  # noqa: E402
+from redline.engines.faults import EnvTrouble, Failure, Supervisor, WorkerCrash  # noqa: E402
 from redline.engines.lockstep import Lockstep  # noqa: E402
 from redline.engines.workers import fork_server, parent, status  # noqa: E402
 from redline.engines.workers.status import STEP, WorkerStatus  # noqa: E402
@@ -381,7 +381,7 @@ def test_pauses_between_restarts_grow_and_have_an_end():
         supervisor.decide(Failure(0, "step", "it broke", 0, 0), [0], 1)
     assert pauses[:4] == [0.0, 0.2, 0.4, 0.8] and pauses[-1] == 5.0
     supervisor.finished([0])
-    supervisor.decide(Death(0, 1, "was killed by SIGKILL", 0), [0], 1)
+    supervisor.decide(WorkerCrash(0, 1, "was killed by SIGKILL", 0), [0], 1)
     assert pauses[-1] == 0.0 and supervisor.lost_episodes == 13
 
 

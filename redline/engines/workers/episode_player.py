@@ -225,7 +225,7 @@ class _Collect:
 
     def _step(self, t: int, active: list[int]) -> list[int]:
         group, buffers = self._group, self._envs.buffers
-        self._envs.status.at_stake = len(active) + len(self._episodes)
+        self._envs.status.unreported_episodes = len(active) + len(self._episodes)
         masks = buffers.masks[active] if group.masked else None
         decision = self._actor.act(buffers.obs[active], masks, group.ids[active])
         buffers.actions[active] = decision.for_envs

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from redline.engines.faults import Death, EnvTrouble, Failure, Supervisor
+from redline.engines.faults import EnvTrouble, Failure, Supervisor, WorkerCrash
 from redline.engines.settings import split
 from redline.engines.spec import Snapshot, Spaces, Spec
 from redline.engines.workers.child import (
@@ -85,7 +85,7 @@ class WorkerProcess:
         self.asked += num_answers
         self.asked_ns = time.monotonic_ns()
 
-    def death(self, seeds: Sequence[int], how: str | None = None) -> Death:
+    def death(self, seeds: Sequence[int], how: str | None = None) -> WorkerCrash:
         """How this worker, which has stopped answering, came to its end."""
         process = self.process
         assert process is not None
@@ -94,7 +94,9 @@ class WorkerProcess:
             how = how_it_ended(process.exitcode)
         env, during, step, action = self.status.doing
         env = env if env in self.ids else None
-        return Death(self.number, process.pid, how, env, during, None if env is None else seeds[env], step, action)
+        return WorkerCrash(
+            self.number, process.pid, how, env, during, None if env is None else seeds[env], step, action
+        )
 
     def end(self) -> None:
         """Kill it."""
@@ -116,7 +118,7 @@ class WorkerProcess:
                 self._pipe.send(Close())
 
 
-WorkerAnswer = StepReport | StepProgress | Death
+WorkerAnswer = StepReport | StepProgress | WorkerCrash
 
 
 class EnvWorkers:
@@ -201,7 +203,7 @@ class EnvWorkers:
                 return None
             self._start(worker)
 
-    def _first_answer(self, worker: WorkerProcess) -> Spaces | Failure | RedlineError | Death:
+    def _first_answer(self, worker: WorkerProcess) -> Spaces | Failure | RedlineError | WorkerCrash:
         while True:
             if worker.pipe.poll(WATCH_SECONDS):
                 try:
@@ -251,7 +253,7 @@ class EnvWorkers:
         lost: list[int] = []
         while any(worker.asked for worker in self.workers):
             for worker, answer in self.wait():
-                if isinstance(answer, Death):
+                if isinstance(answer, WorkerCrash):
                     alive = self.alive(worker)
                     lost += alive
                     self._replace(worker, answer, len(alive) if playing else 0)
@@ -291,9 +293,9 @@ class EnvWorkers:
         self.faults.saw(report.times.slowest * 1e-9)
         return report
 
-    def _end_hung(self, asked: list[WorkerProcess]) -> list[tuple[WorkerProcess, Death]]:
+    def _end_hung(self, asked: list[WorkerProcess]) -> list[tuple[WorkerProcess, WorkerCrash]]:
         """Kill those that have been silent for too long."""
-        found: list[tuple[WorkerProcess, Death]] = []
+        found: list[tuple[WorkerProcess, WorkerCrash]] = []
         for worker in asked:
             phase = worker.status.phase
             patient = phase == MAKE or (worker.starting and not phase)
@@ -308,7 +310,7 @@ class EnvWorkers:
 
     # mending
 
-    def _replace(self, worker: WorkerProcess, death: Death, lost: int) -> None:
+    def _replace(self, worker: WorkerProcess, death: WorkerCrash, lost: int) -> None:
         """Replace a worker that is gone, and with it `lost` episodes; its envs begin new ones."""
         self.faults.decide(death, worker.ids, lost)
         self.restart(worker)
@@ -336,13 +338,13 @@ class EnvWorkers:
             return []
         worker.ask(Reset([worker.ids.index(i) for i in envs], [self.faults.seeds[i] for i in envs]))
         answer = self._answer_of(worker)
-        if isinstance(answer, Death):
+        if isinstance(answer, WorkerCrash):
             others = [i for i in self.alive(worker) if i not in envs]
             self._replace(worker, answer, len(others))
             return others
         return self._begin_anew(worker, answer.failures)
 
-    def _answer_of(self, worker: WorkerProcess) -> StepReport | Death:
+    def _answer_of(self, worker: WorkerProcess) -> StepReport | WorkerCrash:
         """Wait for this worker only."""
         while True:
             ready = _readable([worker.pipe.fileno()])

@@ -50,7 +50,7 @@ class WorkerStatus:
     def clear(self) -> None:
         """Nothing is known of the process: it begins, or has finished a task."""
         self.idle()
-        self.cells[0], self.at_stake = NO_ENV, 0
+        self.cells[0], self.unreported_episodes = NO_ENV, 0
 
     def silent_seconds(self, asked_ns: int) -> float:
         """Called once every `WATCH_SECONDS`: how long the worker has shown no sign of life.
@@ -91,12 +91,12 @@ class WorkerStatus:
         return Doing(env if phase else None, PHASES[phase], step, None if action == NO_ACTION else action)
 
     @property
-    def at_stake(self) -> int:
+    def unreported_episodes(self) -> int:
         """Episodes that nobody else has seen yet: they go with the process."""
         return int(self.cells[5])
 
-    @at_stake.setter
-    def at_stake(self, episodes: int) -> None:
+    @unreported_episodes.setter
+    def unreported_episodes(self, episodes: int) -> None:
         self.cells[5] = episodes
 
 
