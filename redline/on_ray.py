@@ -16,7 +16,7 @@ from redline.processes import TimeUp, time_limit
 
 CONNECT_SECONDS = 5.0
 JOIN_SECONDS = 12.0
-"""Time for a cluster to accept a connection, once its port is open."""
+"""Time to join a cluster whose port is open. Ray's own calls may take up to a minute to notice that it is over."""
 QUIET = {"log_to_driver": False, "logging_level": "error"}
 
 _cluster: set[int] = set()

@@ -270,7 +270,7 @@ def test_a_port_with_something_else_behind_it_is_an_error_of_one_line():
         begun = time.monotonic()
         with pytest.raises(RedlineError, match=f"^No Ray cluster at '{address}' .*none\\.$"):
             engine_of("CartPole-v1", address=address)
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 100
 
 
 # A cluster
