@@ -1,4 +1,4 @@
-"""Ray, where it is installed: joined at an address or started here, without a word on the terminal."""
+"""Ray, where it is installed: joined at an address or started here."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 from redline.errors import RedlineError, install
-from redline.processes import end_children, end_those_left, environment, own_children, with_all_below
+from redline.processes import TimeUp, time_limit
 
-CONNECT_SECONDS, START_TRIES = 5.0, 3
-SHORT_FOLDER, LONGEST_FOLDER = "/tmp", 36
+CONNECT_SECONDS = 5.0
+JOIN_SECONDS = 12.0
+"""Time to join a cluster whose port is open. Ray's own calls may take up to a minute to notice that it is over."""
 QUIET = {"log_to_driver": False, "logging_level": "error"}
-HTTP2_SETTINGS = b"\x04"  # the kind of frame with which both sides begin
-HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + HTTP2_SETTINGS + bytes(5)
 
 _cluster: set[int] = set()
 """The processes of a cluster of our own."""
 
 
 def connect(num_cpus: int, address: str | None) -> tuple[Any, bool]:
-    """The module `ray`, connected, and whether it was us who did that: then it is for us to `disconnect`.
+    """The module `ray`, connected, and whether Redline connected it: then Redline must `disconnect`.
 
-    `address` is "auto" or host:port of a cluster that is already there; none starts one of `num_cpus` on this machine.
+    `address` is "auto" or host:port of a running cluster; none starts one of `num_cpus` on this machine.
     Where the program has called `ray.init` itself, that connection is used.
     """
     try:
@@ -37,100 +35,92 @@ def connect(num_cpus: int, address: str | None) -> tuple[Any, bool]:
         raise RedlineError(f"Ray is not installed: {install('ray')}.") from error
     if ray.is_initialized():
         return ray, False
-    _init(ray, num_cpus, address)
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        if address is None:
+            _start(ray, num_cpus)
+        else:
+            _join(ray, address)
+    finally:  # Ray takes SIGTERM for itself
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_sigterm)
     return ray, True
 
 
 def disconnect(ray: Any) -> None:
-    """Let go of Ray. Of a cluster of our own nothing is left: its agents would take their time to notice that it is gone."""
-    left = with_all_below(_cluster & own_children())
+    """Shut Ray down, and end what is left of a cluster of our own: its agents notice late that it is gone."""
+    open_processes = [os.pidfd_open(pid) for pid in _with_all_below(_cluster & _children_of("self"))]
     _cluster.clear()
     try:
         ray.shutdown()
     finally:
-        end_those_left(left)
-
-
-def _disconnect_at_last(ray: Any) -> None:
-    """For whoever was interrupted before there was an engine to close."""
-    if _cluster:
-        disconnect(ray)
-
-
-def _init(ray: Any, num_cpus: int, address: str | None) -> None:
-    """Prints nothing, and leaves our handling of SIGTERM as it was."""
-    on_sigterm = signal.getsignal(signal.SIGTERM)
-    try:
-        with _kept_from(ray, "worker", "listen_error_messages"), _kept_from(ray, "utils", "set_sigterm_handler"):
-            if address is None:
-                _start(ray, num_cpus)
-            else:
-                _knock(address)
-                ray.init(address=address, **QUIET)
-    except (OSError, ValueError, RuntimeError) as error:
-        where = f"at {address!r} " if address else ""
-        raise RedlineError(
-            f"No Ray cluster {where}could be reached ({_reason(error)}). Try 'auto', host:port, or none."
-        ) from error
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_sigterm)
+        for process in open_processes:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+            os.close(process)
 
 
 def _start(ray: Any, num_cpus: int) -> None:
-    """Start a cluster here. Ray gives its own processes half a minute, which a busy machine may need several times."""
-    for left in reversed(range(START_TRIES)):
-        children = own_children()
-        try:
-            with environment({"RAY_TMPDIR": _temporary_folder()}):
-                ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **QUIET)
-            _cluster.update(own_children() - children)
-            atexit.register(_disconnect_at_last, ray)
-            return
-        except BaseException as error:
-            end_children(own_children() - children)
-            ray.shutdown()
-            if not isinstance(error, Exception):  # Ray's own is nothing more special
-                raise
-            if not left:
-                raise RedlineError(
-                    f"Ray did not start ({_reason(error)}). Try again when this machine is less busy, or --engine pool."
-                ) from error
+    before = _children_of("self")
+    try:
+        ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **QUIET)
+    except BaseException as error:
+        _cluster.update(_children_of("self") - before)
+        disconnect(ray)
+        if not isinstance(error, Exception):
+            raise
+        raise RedlineError(
+            f"Ray did not start ({_reason(error)}). Try again when this machine is less busy, or --engine pool."
+        ) from error
+    _cluster.update(_children_of("self") - before)
+    atexit.register(_disconnect_at_exit, ray)
 
 
-def _temporary_folder() -> str:
-    """Where a cluster keeps its sockets, whose paths may have some 100 letters in all, however long TMPDIR is."""
-    asked = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or SHORT_FOLDER
-    return asked if len(os.fsencode(asked)) <= LONGEST_FOLDER else SHORT_FOLDER
+def _join(ray: Any, address: str) -> None:
+    try:
+        _require_open_port(address)
+        with time_limit(JOIN_SECONDS):
+            ray.init(address=address, **QUIET)
+    except TimeUp:
+        raise _unreachable(address, f"no answer within {JOIN_SECONDS:g} s") from None
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _unreachable(address, _reason(error)) from error
+
+
+def _unreachable(address: str, reason: str) -> RedlineError:
+    return RedlineError(f"No Ray cluster at {address!r} could be reached ({reason}). Try 'auto', host:port, or none.")
+
+
+def _require_open_port(address: str) -> None:
+    """Fail within seconds where no program listens; Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+
+
+def _disconnect_at_exit(ray: Any) -> None:
+    """For a program that was interrupted before it had an engine to close."""
+    if _cluster:
+        disconnect(ray)
 
 
 def _reason(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).split("\n")[0]
 
 
-@contextlib.contextmanager
-def _kept_from(ray: Any, part: str, name: str) -> Iterator[None]:
-    """Connects without something that Ray does beside: print pages on stdout when a node dies, and take SIGTERM from us."""
-    module = getattr(getattr(ray, "_private", None), part, None)
-    done = getattr(module, name, None)
-    if module is None or done is None:  # another version of Ray, which may do what it likes
-        yield
-        return
-    setattr(module, name, lambda *_: None)
-    try:
-        yield
-    finally:
-        setattr(module, name, done)
+def _children_of(process: str) -> set[int]:
+    """The processes that a process has started and that still run."""
+    found = set[int]()
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with open(f"/proc/{process}/task/{thread}/children") as file:
+                found.update(map(int, file.read().split()))
+    return found
 
 
-def _knock(address: str) -> None:
-    """Fails within seconds where nobody listens, or nobody who speaks gRPC; Ray itself would try for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
-        return
-    with socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS) as caller:
-        if "RAY_USE_TLS" not in os.environ:
-            caller.sendall(HTTP2_GREETING)
-            answer = caller.recv(4)
-            if answer[3:] != HTTP2_SETTINGS:
-                raise ConnectionError("whoever listens there is not Ray")
+def _with_all_below(pids: set[int]) -> set[int]:
+    """These processes, and all that they have started."""
+    found = set(pids)
+    for pid in pids:
+        found |= _with_all_below(_children_of(str(pid)))
+    return found

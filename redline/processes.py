@@ -9,8 +9,6 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
-import resource
-import shutil
 import signal
 import sys
 import threading
@@ -23,7 +21,6 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Generic, NamedTuple, TypeVar
 
-MOST_FILES = 1 << 20
 CLOSE_SECONDS = 5.0
 """Time for an env to close."""
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
@@ -71,15 +68,6 @@ def sigint_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def queued_seconds() -> float:
-    """How long this thread was ready to run so far while others had the cores; 0 where the kernel does not tell."""
-    try:
-        with open("/proc/thread-self/schedstat") as file:
-            return int(file.read().split()[1]) * 1e-9
-    except (OSError, ValueError, IndexError):
-        return 0.0
-
-
 class TimeUp(BaseException):
     """Raised inside a `time_limit` whose time is over."""
 
@@ -124,37 +112,18 @@ def end_with_parent(told_by_kernel: bool = True) -> None:
         os._exit(1)
 
 
-def guard_children(main: int = 0, folder: str | None = None) -> None:
-    """In a new process, before it has threads: whatever it starts ends with it, however it ends.
-
-    It leads a process group of its own. A second process, which does nothing else, is told by the kernel when it is gone,
-    and kills what is left of the group. Who leaves the group on purpose, as a daemon does, is beyond this. If process `main`
-    is gone then, too, without tidying up, its temporary `folder` is removed.
-    """
-    if sys.platform != "linux":
-        return
+def lead_own_group() -> None:
+    """In a new process: lead a process group, so that `end_group` also ends the processes that envs have started."""
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
-    leader = os.getpid()
-    if os.getpgid(0) == leader and os.fork() == 0:
-        _end_group_with(leader, main, folder)
 
 
-def _end_group_with(leader: int, main: int, folder: str | None) -> None:
-    try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        os.setsid()
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        os.closerange(0, most if most > 0 else MOST_FILES)  # no pipe may seem to be open because of us
-        while os.getppid() == leader:
-            signal.sigtimedwait({signal.SIGTERM}, 10.0)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(leader, signal.SIGKILL)
-        if folder is not None and not _is_alive(main):
-            shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os._exit(0)
+def end_group(leader: int | None) -> None:
+    """Kill all processes of the group that process `leader` leads, also after its own end."""
+    if leader is None:
+        return
+    with contextlib.suppress(OSError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def ends_in_time(work: Callable[[], object], seconds: float = CLOSE_SECONDS) -> bool:
@@ -168,98 +137,6 @@ def ends_in_time(work: Callable[[], object], seconds: float = CLOSE_SECONDS) -> 
 
     threading.Thread(target=run, daemon=True).start()
     return done.wait(seconds)
-
-
-def own_children() -> set[int]:
-    """The processes that this one has started and that are still there."""
-    return _started_by("self")
-
-
-def _started_by(process: str) -> set[int]:
-    found = set[int]()
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{process}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/children") as file:
-                found.update(map(int, file.read().split()))
-    return found
-
-
-def children_of_this_thread() -> set[int]:
-    """The processes that this very thread has started and that are still there."""
-    if not _has_children():
-        return set()
-    with contextlib.suppress(OSError), open("/proc/thread-self/children") as file:
-        return set(map(int, file.read().split()))
-    return set()
-
-
-def _has_children() -> bool:
-    """Whether this process has any, which costs a tenth of asking for them."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except (ChildProcessError, AttributeError):
-        return False
-    return True
-
-
-def end_children(pids: set[int]) -> None:
-    """Kill those of these processes that are still children of ours, and what is below them."""
-    for pid in pids & own_children():
-        for each in (pid, *_below(pid)):
-            with contextlib.suppress(OSError):
-                os.kill(each, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def nothing_left() -> Iterator[None]:
-    """Ends what this thread starts within and leaves behind, such as processes of an env that is made for a moment."""
-    before = children_of_this_thread()
-    try:
-        yield
-    finally:
-        end_children(children_of_this_thread() - before)
-
-
-Born = tuple[int, str]
-"""A process by its number and the time of its start: numbers are given to others later on."""
-
-
-def with_all_below(pids: set[int]) -> set[Born]:
-    """These processes, and all that they have started."""
-    found = {each for pid in pids for each in (pid, *_below(pid))}
-    return {(pid, _started_at(pid)) for pid in found}
-
-
-def end_those_left(processes: set[Born]) -> None:
-    """Kill those of these processes that are still there, whoever's children they are by now."""
-    for pid, started in processes:
-        if started and _started_at(pid) == started:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def _started_at(pid: int) -> str:
-    """When a process was started, in ticks since the machine was; nothing where there is none."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
-
-
-def _below(pid: int) -> list[int]:
-    """The processes that a process has started, and those that they have started."""
-    found = _started_by(str(pid))
-    return [*found, *(each for child in found for each in _below(child))]
-
-
-def _is_alive(pid: int) -> bool:
-    """Whether a process is there, and not merely unburied."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def step_back() -> None:
@@ -300,6 +177,7 @@ class PoolProcess:
     def __init__(self, executor: ProcessPoolExecutor) -> None:
         self._executor = executor
         (self._process,) = processes_of(executor)
+        self._group = self._process.pid
 
     @property
     def pid(self) -> int | None:
@@ -317,11 +195,13 @@ class PoolProcess:
 
     def death(self) -> ProcessDeath:
         """How this process, which has broken a call, came to its end."""
+        end_group(self._group)
         self._executor.shutdown()  # its thread reads the exit code; whoever reads beside it finds an empty pipe: 255
         return ProcessDeath(self.pid, how_it_ended(self._process.exitcode))
 
     def kill(self) -> None:
         """Have it end at once; what it had to do is broken then."""
+        end_group(self._group)
         with contextlib.suppress(ValueError, AttributeError):  # it is gone already
             self._process.kill()
 

@@ -230,6 +230,7 @@ class Rollout:
         for i, first, last in cells:
             gone = slice(first, last + 1)
             self.held[gone, i] = False
+            self.rows[gone, i] = 0
             self.terminated[gone, i] = True
             self.actions[gone, i] = 0
             self.rewards[gone, i] = self.values[gone, i] = self.next_values[gone, i] = self.log_probs[gone, i] = 0.0

@@ -126,12 +126,6 @@ def source_of(module: str) -> str:
     return Path(spec.origin).parent.joinpath(*path).with_suffix(".py").read_text()
 
 
-def test_ray_listens_for_errors_by_a_function_of_this_name():
-    source = source_of("ray._private.worker")
-    assert "\ndef listen_error_messages(" in source
-    assert "target=listen_error_messages," in source
-
-
 def test_stable_baselines_numbers_envs_by_a_method_of_this_name():
     base = pytest.importorskip("stable_baselines3.common.vec_env").VecEnv
     assert [*inspect.signature(base._get_indices).parameters] == ["self", "indices"]

@@ -11,7 +11,7 @@ from typing import Any
 from redline.engines import BASELINE, ENGINES, Collecting, Engine, engines_to_try, make_engine
 from redline.engines.spec import EnvDescription
 from redline.errors import RedlineError
-from redline.processes import TimeUp, queued_seconds, time_limit
+from redline.processes import TimeUp, time_limit
 from redline.rollout import Acting
 from redline.threads import cores
 from redline.timing.stopwatch import Stopwatch
@@ -49,7 +49,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Probe:
-    """The cost of one step of one env, without the time for which it was ready and the machine was busy elsewhere."""
+    """The cost of one step of one env."""
 
     seconds: float
     cpu_seconds: float
@@ -147,12 +147,15 @@ def _probe(env: str, options: dict[str, Any], collecting: Collecting, policy_for
 def _stepped(engine: Engine, policy: Acting) -> Probe:
     engine.collect(policy, 1, Stopwatch())
     engine.times.lap()
-    started, cpu_before, queued_before, steps = time.perf_counter(), time.process_time(), queued_seconds(), 0
+    started = time.perf_counter()
+    cpu_before = time.process_time()
+    steps = 0
     while time.perf_counter() - started < PROBE_SECONDS:
         engine.collect(policy, 1, Stopwatch())
         steps += 1
-    wall, cpu = time.perf_counter() - started, time.process_time() - cpu_before
-    waited = max(0.0, wall - cpu - (queued_seconds() - queued_before))  # in the env: our own part never waits
+    wall = time.perf_counter() - started
+    cpu = time.process_time() - cpu_before
+    waited = max(0.0, wall - cpu)  # in the env: our own part never waits
     computed = cpu * float(engine.times.busy_seconds.sum()) / wall
     return Probe((waited + computed) / steps, computed / steps)
 

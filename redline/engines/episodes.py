@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from redline.engines.engine import EngineSetup
-from redline.engines.faults import Death, EnvTrouble, Failure, Supervisor
+from redline.engines.faults import EnvTrouble, Failure, Supervisor, WorkerCrash
 from redline.engines.settings import split, worker_plan
 from redline.engines.spec import EnvDescription, Snapshot, Spaces
 from redline.engines.workers.episode_player import (
@@ -27,6 +27,7 @@ from redline.engines.workers.episode_player import (
     TaskAnswer,
     TellSpaces,
 )
+from redline.engines.workers.status import WATCH_SECONDS
 from redline.engines.workers.step_buffers import buffer_shapes
 from redline.errors import RedlineError
 from redline.rollout import Acting, Rollout, join
@@ -37,7 +38,6 @@ from redline.timing.workers import WorkerTimes
 GROUP_SIZE = 16
 """Envs that act together in a worker: enough to ask the policy about many at once, few enough to lose little in a crash."""
 COLUMNS = {"rows", "actions", "log_probs", "values", "next_values", "rewards", "terminated", "truncated"}
-WATCH_SECONDS = 1.0  # how often a silent worker is looked at
 
 Handle = TypeVar("Handle", bound=Hashable)
 
@@ -58,11 +58,11 @@ class EpisodeWorkers(Protocol[Handle]):
     def wait(self, handles: list[Handle], timeout: float) -> list[Handle]:
         """Those that are done, after at most `timeout` seconds."""
 
-    def outcome(self, handle: Handle) -> TaskAnswer | Death:
-        """The answer to a task that is done, or a `Death`, whose worker is gone then."""
+    def outcome(self, handle: Handle) -> TaskAnswer | WorkerCrash:
+        """The answer to a task that is done, or a `WorkerCrash`, whose worker is gone then."""
 
     def end_if_hung(self, worker: int) -> bool:
-        """Kill a worker that has been at one step for too long; its tasks then end in a `Death`."""
+        """Kill a worker that has been at one step for too long; its tasks then end in a `WorkerCrash`."""
 
     def close(self) -> None:
         """Let all workers go."""
@@ -118,8 +118,8 @@ class Episodes(Generic[Handle]):
             if isinstance(answer, RedlineError):
                 raise answer
             # nothing has been played yet, so nothing is lost
-            if isinstance(answer, Death):
-                self._mend(job, answer, lost=0)
+            if isinstance(answer, WorkerCrash):
+                self._restart_failed(job, answer, lost=0)
             elif isinstance(answer, Failure):
                 self.faults.decide(answer, [answer.env], 0)
 
@@ -163,7 +163,7 @@ class Episodes(Generic[Handle]):
         worker = self._home[task.group.number]
         self._jobs[self.workers.submit(worker, task)] = _Job(worker, task)
 
-    def _take(self, count: int | None) -> list[tuple[_Job, TaskAnswer | Death]]:
+    def _take(self, count: int | None) -> list[tuple[_Job, TaskAnswer | WorkerCrash]]:
         """Answers of jobs that are done: at least one."""
         while True:
             tell(len(self._groups) - len(self._jobs), len(self._groups))
@@ -173,27 +173,27 @@ class Episodes(Generic[Handle]):
             for worker in sorted({job.worker for job in self._jobs.values()}):
                 self.workers.end_if_hung(worker)
 
-    def _outcomes(self, done: list[Handle]) -> list[tuple[_Job, TaskAnswer | Death]]:
+    def _outcomes(self, done: list[Handle]) -> list[tuple[_Job, TaskAnswer | WorkerCrash]]:
         """The answers to jobs that are done, deaths last. A death is told once: its other jobs are found by who mends it."""
-        deaths: dict[int, tuple[_Job, TaskAnswer | Death]] = {}
-        others: list[tuple[_Job, TaskAnswer | Death]] = []
+        deaths: dict[int, tuple[_Job, TaskAnswer | WorkerCrash]] = {}
+        others: list[tuple[_Job, TaskAnswer | WorkerCrash]] = []
         for handle in done:
             job = self._jobs[handle]
             if job.worker in deaths:
                 continue
             answer = self.workers.outcome(handle)
             del self._jobs[handle]
-            if isinstance(answer, Death):
+            if isinstance(answer, WorkerCrash):
                 deaths[job.worker] = job, answer
             else:
                 others.append((job, answer))
         return [*others, *deaths.values()]
 
-    def _receive(self, job: _Job, answer: TaskAnswer | Death, played: list[PlayedEpisodes]) -> None:
+    def _receive(self, job: _Job, answer: TaskAnswer | WorkerCrash, played: list[PlayedEpisodes]) -> None:
         if isinstance(answer, RedlineError):
             raise answer
-        if isinstance(answer, Death):
-            self._mend(job, answer, lost=None)
+        if isinstance(answer, WorkerCrash):
+            self._restart_failed(job, answer, lost=None)
             return
         task = job.task
         assert isinstance(answer, PlayedEpisodes) and isinstance(task, PlayEpisodes)
@@ -217,7 +217,7 @@ class Episodes(Generic[Handle]):
             ends = ((rollout.terminated | rollout.truncated) & rollout.cells()).any(axis=0)
             self.faults.finished(np.array(answer.ids)[ends])
 
-    def _mend(self, job: _Job, death: Death, lost: int | None) -> None:
+    def _restart_failed(self, job: _Job, death: WorkerCrash, lost: int | None) -> None:
         """Begin the worker of a lost job again, and with it all it had still to do."""
         worker = job.worker
         orphans = [handle for handle, other in self._jobs.items() if other.worker == worker]

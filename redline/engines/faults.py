@@ -100,7 +100,7 @@ class EnvFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Death:
+class WorkerCrash:
     """A worker process that is gone, and what it was doing."""
 
     worker: int
@@ -152,7 +152,7 @@ class Supervisor:
             for env in envs:
                 self._in_a_row.pop(int(env), None)
 
-    def decide(self, cause: Failure | Death, envs: Iterable[int], lost: int) -> list[int]:
+    def decide(self, cause: Failure | WorkerCrash, envs: Iterable[int], lost: int) -> list[int]:
         """Say what happened and wait if need be. Returns the envs to restart; the others of `envs` are dropped.
 
         `lost` episodes were under way. `envs` go down together, when they share a process that died; the budget is that
@@ -185,15 +185,15 @@ class Supervisor:
         self._sleep(0.0 if tries == 1 else min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 2)))
         return self._reseeded(envs)
 
-    def _is_a_bug(self, cause: Failure | Death) -> bool:
+    def _is_a_bug(self, cause: Failure | WorkerCrash) -> bool:
         """Whether every env has raised the same at the same place, one of them twice at least, and none came to an end."""
         if self._any_finished or not isinstance(cause, Failure) or not cause.place:
             return False
         alike = self._alike.setdefault(cause.place, set())
         alike.add(cause.env)
-        return len(alike) == len(self.seeds) and sum(self._in_a_row.values()) > 1
+        return len(alike) == len(self.seeds) and max(self._in_a_row.values()) > 1
 
-    def _drop(self, cause: Failure | Death, culprit: int, envs: list[int], lost: int, trace: str) -> list[int]:
+    def _drop(self, cause: Failure | WorkerCrash, culprit: int, envs: list[int], lost: int, trace: str) -> list[int]:
         self.dropped[culprit] = True
         left = int((~self.dropped).sum())
         if not left:
@@ -232,7 +232,7 @@ class Supervisor:
         return max(self.deadline, THINK_SECONDS)
 
 
-def _capital(cause: Failure | Death) -> str:
+def _capital(cause: Failure | WorkerCrash) -> str:
     text = str(cause)
     return text[0].upper() + text[1:]
 

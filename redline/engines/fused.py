@@ -45,12 +45,12 @@ class Fused(Lockstep):
         """`num_steps` steps of every env under fixed weights."""
         if not (_answers(policy) and policy.looks_up):
             return super().collect(policy, num_steps, watch)
-        envs, tally = self.envs, self._tally
+        envs, stats = self.envs, self._stats
         acting, recording, playing = watch.span("policy"), watch.span("record"), watch.span("play")
-        tally.begin()
+        stats.begin()
         with recording:
             columns = PlayedColumns.empty(envs.num_envs, num_steps)
-            going = Going(np.zeros(envs.num_envs, np.int64), policy.streams, tally.returns, tally.lengths)
+            going = Going(np.zeros(envs.num_envs, np.int64), policy.streams, stats.returns, stats.lengths)
             for part in self._parts:
                 part.num_ends = 0
         with acting:
@@ -70,7 +70,7 @@ class Fused(Lockstep):
                 policy.ask(envs.obs[waiting], None if masks is None else masks[waiting])
         with recording:
             ends = self._ends()
-            tally.finish(ends.returns, ends.lengths, self._playing.metrics(ends.told))
+            stats.finish(ends.returns, ends.lengths, self._playing.metrics(ends.told))
             cut = columns.truncated[ends.envs, ends.steps] & ~columns.terminated[ends.envs, ends.steps]
             self._obs, self._masks = envs.shown(envs.obs), envs.masks()
         with acting:
@@ -82,7 +82,7 @@ class Fused(Lockstep):
         with recording:
             rollout = Rollout.of_columns(columns, policy.version, observations, masks, last_values)
             rollout.next_values[ends.steps[cut], ends.envs[cut]] = cut_values
-            tally.write(rollout)
+            stats.write(rollout)
         return rollout
 
     def _play_on(self, policy: Answering, going: Going, columns: PlayedColumns) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from redline.engines.engine import EngineKind, EngineSetup
+from redline.engines.episode_stats import EpisodeStats
 from redline.engines.faults import Faults, Supervisor
 from redline.engines.same_step import SameStep
 from redline.engines.settings import worker_plan
 from redline.engines.spec import EnvDescription, Savable, Snapshot
-from redline.engines.tally import Tally
 from redline.engines.vectors import SerialVectorEnv, SupervisedVectorEnv, WorkerVectorEnv
 from redline.errors import RedlineError
 from redline.rollout import Acting, Outcome, Rollout, remembering
@@ -33,7 +33,7 @@ class Lockstep:
         self.envs = envs
         self._obs, infos = envs.reset(seed=seed)
         self._masks = _masks_in(infos)
-        self._tally = Tally(envs.num_envs)
+        self._stats = EpisodeStats(envs.num_envs)
         self._supervised = isinstance(envs, SupervisedVectorEnv)
         if isinstance(envs, SupervisedVectorEnv):
             self.env = env or envs.describe()
@@ -56,7 +56,7 @@ class Lockstep:
     def collect(self, policy: Acting, num_steps: int, watch: Stopwatch) -> Rollout:
         """`num_steps` steps of every env under fixed weights."""
         rollout = Rollout.empty(num_steps, self.envs.num_envs, policy.version, self.env.single_action_space)
-        self._tally.begin()
+        self._stats.begin()
         acting, recording = watch.span("policy"), watch.span("record")
         stepping = watch.span("wait" if self._waits else "env")
         with acting:
@@ -73,10 +73,10 @@ class Lockstep:
             with recording:
                 rollout.write(t, decision, outcome)
                 lost = outcome.infos.get("lost")
-                self._tally.step(t, outcome, lost)
+                self._stats.step(t, outcome, lost)
                 cut = outcome.truncated & ~outcome.terminated
                 if lost is not None:
-                    rollout.forget(self._tally.forget(t, lost))
+                    rollout.forget(self._stats.forget(t, lost))
                     cut &= ~lost
             if cut.any():  # these episodes would have gone on without us
                 with acting:
@@ -91,7 +91,7 @@ class Lockstep:
             rollout.observations, rollout.masks = policy.observations()
             rollout.memories = None if memory is None else memory.first_memories()
         with recording:
-            self._tally.write(rollout)
+            self._stats.write(rollout)
         return rollout
 
     def snapshot(self) -> Snapshot | None:
@@ -100,13 +100,13 @@ class Lockstep:
         if state is None:
             return None
         masks = {} if self._masks is None else {"masks": self._masks.copy()}
-        return {**state, **masks, **self._tally.snapshot()}
+        return {**state, **masks, **self._stats.snapshot()}
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
         if not isinstance(self.envs, Savable):
             raise RedlineError("These envs cannot be put into a state from a file. Begin a new run.")
-        self._tally.restore(snapshot)
+        self._stats.restore(snapshot)
         masks = snapshot.get("masks")
         if (masks is None) != (self._masks is None) or (masks is not None and masks.shape != self._masks.shape):  # type: ignore[union-attr]
             raise RedlineError("The saved masks do not fit these envs. Make them as they were made then.")

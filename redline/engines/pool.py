@@ -7,13 +7,12 @@ from concurrent.futures import Future
 
 from redline.engines.engine import EngineSetup
 from redline.engines.episodes import Episodes
-from redline.engines.faults import Death, Supervisor
+from redline.engines.faults import Supervisor, WorkerCrash
 from redline.engines.spec import Spec
 from redline.engines.workers.episode_player import EpisodePlayer, EpisodeTask, TaskAnswer
 from redline.engines.workers.fork_server import end_with_main, fork_server, from_fork_server, require_files
 from redline.engines.workers.shared_memory import SharedMemory
-from redline.engines.workers.status import RESET, STEP, StatusBoard, Wakefulness, cells_of, status_in
-from redline.errors import RedlineError
+from redline.engines.workers.status import RESET, STEP, StatusBoard, cells_of, status_in
 from redline.processes import PoolProcess, ProcessDeath, ProcessPool
 
 
@@ -27,13 +26,12 @@ class PoolWorkers:
 
     def __init__(self, spec: Spec, num_workers: int, faults: Supervisor) -> None:
         require_files(num_workers)
-        _require_semaphores()
         self.num_workers, self._spec, self._faults = num_workers, spec, faults
         self._board = StatusBoard(num_workers)
         self._pool: ProcessPool[TaskAnswer] = ProcessPool(fork_server(), from_fork_server)
         self.processes: dict[int, PoolProcess] = {}
         self._worker_of: dict[Future[TaskAnswer], int] = {}
-        self._asked_ns, self._awake = [0] * num_workers, Wakefulness()
+        self._asked_ns = [0] * num_workers
         self._hung: dict[int, str] = {}
 
     def start(self, worker: int) -> None:
@@ -56,20 +54,20 @@ class PoolWorkers:
         """Those that are done."""
         return self._pool.first_done(handles, timeout)
 
-    def outcome(self, handle: Future[TaskAnswer]) -> TaskAnswer | Death:
+    def outcome(self, handle: Future[TaskAnswer]) -> TaskAnswer | WorkerCrash:
         """The answer to a task, or how its worker died."""
         worker = self._worker_of.pop(handle)
         outcome = self._pool.outcome(handle)
         if isinstance(outcome, ProcessDeath):
             return self._death(worker, outcome)
-        self._board.status[worker].at_stake = 0
+        self._board.status[worker].unreported_episodes = 0
         return outcome
 
-    def _death(self, worker: int, death: ProcessDeath) -> Death:
+    def _death(self, worker: int, death: ProcessDeath) -> WorkerCrash:
         status, how = self._board.status[worker], self._hung.get(worker) or death.how
         env, during, step, action = status.doing
         seed = None if env is None else self._faults.seeds[env]
-        return Death(worker, death.pid, how, env, during, seed, step, action, status.at_stake)
+        return WorkerCrash(worker, death.pid, how, env, during, seed, step, action, status.unreported_episodes)
 
     def end_if_hung(self, worker: int) -> bool:
         """Kill a worker that has been at one thing for too long."""
@@ -77,7 +75,7 @@ class PoolWorkers:
         at_env = status.phase in (RESET, STEP)
         thinks = not status.phase and status.has_begun
         limit = faults.deadline if at_env else faults.think_deadline if thinks else faults.start_deadline
-        if status.silent_seconds(self._asked_ns[worker], self._awake.look()) <= limit or worker in self._hung:
+        if status.silent_seconds(self._asked_ns[worker]) <= limit or worker in self._hung:
             return False
         self._hung[worker] = f"hung for {limit:g} s{' (--step-deadline)' if at_env else ''} and was killed"
         self.processes[worker].kill()
@@ -87,16 +85,6 @@ class PoolWorkers:
         """End all processes."""
         self._pool.close()
         self._board.close()
-
-
-def _require_semaphores() -> None:
-    """A pool's queues need named semaphores, which live in /dev/shm."""
-    try:
-        fork_server().Lock()
-    except OSError as error:
-        raise RedlineError(
-            f"--engine pool needs semaphores in /dev/shm, which cannot be made: {error.strerror}. Try --engine shared."
-        ) from error
 
 
 # In a worker

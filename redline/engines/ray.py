@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 
 from redline.engines.engine import EngineSetup
 from redline.engines.episodes import Episodes, NoRoom
-from redline.engines.faults import Death, Supervisor
+from redline.engines.faults import Supervisor, WorkerCrash
 from redline.engines.spec import Spec
 from redline.engines.workers.episode_player import EpisodePlayer, EpisodeTask, PlayEpisodes, TaskAnswer
-from redline.engines.workers.shared_memory import SharedMemory
-from redline.engines.workers.status import MAKE, StatusBoard, WorkerStatus, cells_of, status_in
+from redline.engines.workers.status import MAKE, WorkerStatus
 from redline.errors import RedlineError
 from redline.on_ray import connect, disconnect
 from redline.threads import ONE_THREAD, cores
@@ -53,8 +52,7 @@ class RayWorkers:
     def __init__(self, spec: Spec, num_workers: int, faults: Supervisor, address: str | None) -> None:
         self.num_workers, self._faults = num_workers, faults
         self._ray, self._ours = connect(max(cores(), num_workers), address)
-        self._board = StatusBoard(num_workers)
-        self._address = _address_of(self._board)
+        self._status = [WorkerStatus() for _ in range(num_workers)]  # as each worker last reported it
         self._spec: bytes = self._ray.cloudpickle.dumps(spec)  # what the driver's own script defines travels along
         self._actor_class = self._ray.remote(
             num_cpus=1, max_restarts=0, max_task_retries=0, concurrency_groups={TALKING: 1},
@@ -77,9 +75,9 @@ class RayWorkers:
         self._wait_until_up(worker, first)
 
     def _launch(self, worker: int) -> _RayActor:
-        self._board.status[worker].clear()
+        self._status[worker].clear()
         paths = [os.path.abspath(path) for path in sys.path]
-        actor = self._actor_class.remote(self._spec, paths, self._address, worker)
+        actor = self._actor_class.remote(self._spec, paths)
         return _RayActor(actor, actor.introduce.remote())
 
     def _wait_until_up(self, worker: int, first: bool) -> None:
@@ -94,7 +92,7 @@ class RayWorkers:
                 self._kill(worker)
                 raise error
         try:
-            actor.pid, actor.node, actor.near = ray.get(actor.introduced)
+            actor.pid, actor.node = ray.get(actor.introduced)
         except ray.exceptions.RayError as error:
             reason = str(error).strip().split("\n")[-1].strip()
             if not first:
@@ -148,12 +146,12 @@ class RayWorkers:
         first_of = {self._worker_of[handle]: handle for handle in reversed(handles) if handle in done}
         return [handle for handle in handles if handle in first_of.values()]
 
-    def outcome(self, handle: Reference) -> TaskAnswer | Death:
+    def outcome(self, handle: Reference) -> TaskAnswer | WorkerCrash:
         """The answer to a task, or how its worker died."""
         worker, lost = self._worker_of.pop(handle), self._ray.exceptions
         try:
             answer: TaskAnswer = pickle.loads(self._ray.get(handle))
-            self._finished(worker)
+            self._status[worker].clear()  # what it reported during that task is over
             return answer
         except lost.ActorUnavailableError:
             self._find_out(worker)
@@ -162,12 +160,6 @@ class RayWorkers:
         except (lost.RayActorError, lost.WorkerCrashedError, lost.NodeDiedError, lost.ObjectLostError):
             pass
         return self._death(worker)
-
-    def _finished(self, worker: int) -> None:
-        if self.actors[worker].near:
-            self._board.status[worker].at_stake = 0
-        else:
-            self._board.status[worker].clear()  # what it said while at that task is over
 
     def _find_out(self, worker: int) -> None:
         """Wait until it is known what became of an actor that Ray cannot reach. If it comes back, its task is lost still."""
@@ -185,29 +177,27 @@ class RayWorkers:
                 break
         actor.killed = "could not be reached and was given up"
 
-    def _death(self, worker: int) -> Death:
-        actor, status = self.actors[worker], self._board.status[worker]
+    def _death(self, worker: int) -> WorkerCrash:
+        actor, status = self.actors[worker], self._status[worker]
         self._kill(worker)
         how = actor.killed or (
             f"was lost with its node {actor.node.host}" if self._node_is_lost(actor) else "was killed or crashed"
         )
         env, during, step, action = status.doing
         seed = None if env is None else self._faults.seeds[env]
-        lost = status.at_stake if actor.near else None  # what others said is old by now
-        return Death(worker, actor.pid, how, env, during, seed, step, action, lost)
+        return WorkerCrash(worker, actor.pid, how, env, during, seed, step, action)
 
     def _node_is_lost(self, actor: _RayActor) -> bool:
         return any(node["NodeID"] == actor.node.id and not node["Alive"] for node in self._ray.nodes())
 
     def end_if_hung(self, worker: int) -> bool:
         """Kill a worker that has been at one step for too long, or does not answer any more."""
-        actor, status, deadline = self.actors[worker], self._board.status[worker], self._faults.deadline
+        actor, status, deadline = self.actors[worker], self._status[worker], self._faults.deadline
         silent = self._ask(worker)
         if actor.killed:
             return False
         limit = max(deadline, self._faults.start_deadline) if status.phase == MAKE else deadline
-        up_to_date = actor.near or not silent
-        if up_to_date and _busy_seconds(status) > limit:
+        if not silent and status.busy_seconds > limit:
             option = " (--step-deadline)" if limit == deadline else ""
             actor.killed = f"hung for {limit:g} s{option} and was killed"
         elif silent > max(limit, SILENT_SECONDS):
@@ -227,8 +217,7 @@ class RayWorkers:
         question, actor.question = actor.question, None
         with contextlib.suppress(ray.exceptions.RayError):  # it is dead: its tasks will say so
             cells, busy_seconds = ray.get(question)
-            if not actor.near:
-                _note(self._board.status[worker], cells, busy_seconds)
+            _note(self._status[worker], cells, busy_seconds)
         return 0.0
 
     def _kill(self, worker: int) -> None:
@@ -246,7 +235,6 @@ class RayWorkers:
             self._ours = False
             disconnect(self._ray)
         self.actors.clear()
-        self._board.close()
 
 
 class _Node(NamedTuple):
@@ -262,10 +250,9 @@ class _RayActor:
     """A worker as the driver knows it."""
 
     actor: Any
-    introduced: Reference  # to its pid, its node, and whether it writes to our board
+    introduced: Reference  # to its pid and its node
     pid: int | None = None
     node: _Node = NOWHERE
-    near: bool = False
     question: Reference | None = None  # what it is doing, while it has not answered
     asked: float = 0.0
     killed: str = ""  # why, if by us
@@ -276,30 +263,6 @@ class _RayActor:
         return self.actor.status.options(concurrency_group=TALKING).remote()
 
 
-class _Address(NamedTuple):
-    """Where processes of this machine find a board. The token tells whether it is that board indeed."""
-
-    path: str
-    num_bytes: int
-    token: int
-
-
-def _address_of(board: StatusBoard) -> _Address:
-    """Workers on this machine write to the board themselves, so that even a crash leaves behind where it happened."""
-    return _Address(f"/proc/{os.getpid()}/fd/{board.memory.fd}", board.memory.num_bytes, board.token)
-
-
-def _find_board(address: _Address) -> memoryview | None:
-    """The cells of the driver's board, where the driver is on this machine."""
-    try:
-        if not os.readlink(address.path).startswith("/memfd:redline"):
-            return None
-        cells = cells_of(SharedMemory(address.num_bytes, os.open(address.path, os.O_RDWR)))
-    except (OSError, ValueError):
-        return None
-    return cells if cells[0] == address.token else None
-
-
 def _note(status: WorkerStatus, cells: tuple[int, ...], busy_seconds: float) -> None:
     """Write down what a worker elsewhere, whose clock is not ours, says it is doing."""
     for k, cell in enumerate(cells):
@@ -307,31 +270,23 @@ def _note(status: WorkerStatus, cells: tuple[int, ...], busy_seconds: float) -> 
     status.cells[1] = time.monotonic_ns() - int(busy_seconds * 1e9)
 
 
-def _busy_seconds(status: WorkerStatus) -> float:
-    """How long the present step or reset has been going on."""
-    return status.silent_seconds(time.monotonic_ns()) if status.phase else 0.0
-
-
 class EpisodeActor:
     """The inside of an actor."""
 
-    def __init__(self, spec: bytes, paths: list[str], board: _Address, worker: int) -> None:
+    def __init__(self, spec: bytes, paths: list[str]) -> None:
         sys.path += [path for path in paths if path not in sys.path]
-        cells = _find_board(board)
-        self._near = cells is not None
-        self._status = WorkerStatus() if cells is None else status_in(cells, worker)
+        self._status = WorkerStatus()
         self._player = EpisodePlayer(pickle.loads(spec), self._status)
 
-    def introduce(self) -> tuple[int, _Node, bool]:
-        """Its process and node, and whether the driver sees by itself what it is doing."""
+    def introduce(self) -> tuple[int, _Node]:
+        """Its process and node."""
         import ray
 
-        node = _Node(ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address())
-        return os.getpid(), node, self._near
+        return os.getpid(), _Node(ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address())
 
     def status(self) -> tuple[tuple[int, ...], float]:
-        """A note of what it is doing, and for how long it has been."""
-        return tuple(self._status.cells), _busy_seconds(self._status)
+        """What it is doing, and for how long it has been."""
+        return tuple(self._status.cells), self._status.busy_seconds
 
     def carry_out(self, task: EpisodeTask, policy: bytes) -> bytes:
         """Play. Answers travel pickled: arrays that Ray hands over itself are read-only there."""

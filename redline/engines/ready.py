@@ -8,10 +8,10 @@ import gymnasium as gym
 import numpy as np
 
 from redline.engines.engine import EngineSetup
-from redline.engines.faults import Death
+from redline.engines.episode_stats import PlayedEpisode, write_episodes
+from redline.engines.faults import WorkerCrash
 from redline.engines.settings import worker_plan
 from redline.engines.spec import EnvDescription, Snapshot
-from redline.engines.tally import PlayedEpisode, write_episodes
 from redline.engines.vectors import TALLIED, require_rows
 from redline.engines.workers.child import ResetEach, StepEach, StepProgress
 from redline.engines.workers.parent import EnvWorkers, WorkerAnswer, WorkerProcess
@@ -104,7 +104,7 @@ class Ready:
             worker.ask(ResetEach(places, list(seeds)), len(places))
 
     def _receive(self, worker: WorkerProcess, answer: WorkerAnswer, columns: _Columns) -> None:
-        if isinstance(answer, Death):
+        if isinstance(answer, WorkerCrash):
             self._replace(worker, answer, columns)
             return
         assert isinstance(answer, StepProgress)
@@ -142,7 +142,7 @@ class Ready:
             self._returns[i], self._lengths[i] = 0.0, 0
             self.faults.finished([i])
 
-    def _replace(self, worker: WorkerProcess, death: Death, columns: _Columns) -> None:
+    def _replace(self, worker: WorkerProcess, death: WorkerCrash, columns: _Columns) -> None:
         """A new worker for one that is gone; the other workers go on meanwhile."""
         before = self.env_workers.alive(worker)
         lost = [i for i in before if self._has_obs[i] or columns.is_acting(i)]
@@ -235,7 +235,6 @@ class _Columns:
         """Env `i` is not going to fill the rest of its column."""
         if self.t[i] < self.num_steps:
             self.rollout.forget([(i, int(self.t[i]), self.num_steps - 1)])
-            self.rollout.rows[self.t[i] :, i] = 0
             self.t[i] = self.num_steps
 
     def bootstrap(self, policy: Acting) -> None:

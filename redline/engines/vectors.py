@@ -164,7 +164,7 @@ class SerialVectorEnv(SupervisedVectorEnv):
         """Begin new episodes in all envs; env `i` gets seed `seed + i`."""
         seeds, alive = self._seeds(seed) or [None] * self.num_envs, self._alive()
         report = self._envs.reset(alive, [seeds[i] for i in alive], options)
-        self._mend(report)
+        self._restart_failed(report)
         return self._first(self._gathered([report]))
 
     def step(self, actions: np.ndarray) -> StepAnswer:
@@ -173,10 +173,10 @@ class SerialVectorEnv(SupervisedVectorEnv):
         report = self._envs.step(self._alive())
         self.times.add(0, report.times)
         lost = [failure.env for failure in report.failures if failure.lost]
-        self._mend(report)
+        self._restart_failed(report)
         return self._result(lost, report.metrics, self._gathered([report]))
 
-    def _mend(self, report: StepReport) -> None:
+    def _restart_failed(self, report: StepReport) -> None:
         while report.failures:
             alive = [i for each in report.failures for i in self.faults.decide(each, [each.env], each.lost)]
             report = self._envs.reset(alive, [self.faults.seeds[i] for i in alive])

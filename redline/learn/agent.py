@@ -15,7 +15,7 @@ from redline.errors import RedlineError
 from redline.learn.acting import Actor
 from redline.learn.config import TrainConfig
 from redline.learn.train import make_policy
-from redline.processes import ends_in_time, nothing_left
+from redline.processes import ends_in_time
 from redline.worlds.encoding import Encoding, OneHot
 from redline.worlds.given import vector_named
 from redline.worlds.observations import flattener
@@ -175,7 +175,6 @@ def _holds(form: Encoding, given: np.ndarray) -> bool:
     return np.can_cast(given.dtype, form.dtype)
 
 
-@nothing_left()
 def describe(config: TrainConfig) -> EnvDescription:
     """All that a policy must know about the env of a config."""
     given = vector_named(config.env)
@@ -188,7 +187,6 @@ def describe(config: TrainConfig) -> EnvDescription:
         ends_in_time(envs.close)
 
 
-@nothing_left()
 def _names_in(config: TrainConfig) -> Any:
     """The names that an env gives its actions, if it does."""
     given = vector_named(config.env)

@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from redline.engines.spec import Spec
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig
-from redline.processes import TimeUp, ends_in_time, nothing_left, time_limit
+from redline.processes import TimeUp, ends_in_time, time_limit
 from redline.worlds.registry import world_of
 
 STEPS, SECONDS = 200, 2.0
@@ -46,7 +46,6 @@ def _is_left_to_chance(config: TrainConfig) -> bool:
         np.random.set_state(kept[1])
 
 
-@nothing_left()
 def _differ(spec: Spec) -> bool:
     """Whether two envs with different seeds answer the same actions in different ways, as far as is seen in a moment."""
     with contextlib.ExitStack() as open_envs, warnings.catch_warnings():

@@ -20,7 +20,7 @@ from redline.learn.policy import Policy
 from redline.learn.restoring import refusing
 from redline.learn.train import below, load_weights, make_policy
 from redline.learn.trust import stored_config
-from redline.processes import ends_in_time, nothing_left
+from redline.processes import ends_in_time
 from redline.rollout import Acting, remembering
 from redline.runs import BEST, SCORES, SEARCH_STATE
 from redline.timing.progress import tell
@@ -92,12 +92,11 @@ def load_policy(path: Path, trust: bool = False) -> Trained:
     found = checkpoint.load(checkpoint.resolve(path))
     config = stored_config(found.values.get("config"), found.path, trust)
     encoded = {"encoded": True} if world_of(config.env).compiled else {}
-    with nothing_left():
-        env = make_env(config.env, 1, **config.env_options, **encoded)
-        try:
-            policy = make_policy(env, config, seed=0)
-        finally:
-            ends_in_time(env.close)
+    env = make_env(config.env, 1, **config.env_options, **encoded)
+    try:
+        policy = make_policy(env, config, seed=0)
+    finally:
+        ends_in_time(env.close)
     with refusing(str(found.path)):
         load_weights(policy, below(found.arrays, "policy"))
     return Trained(policy, config, found.path, found.step, decided=found.values.get("preset") is not None)

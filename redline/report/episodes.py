@@ -17,7 +17,7 @@ from redline.learn.evaluate import Trained
 from redline.learn.team_policy import TeamPolicy
 from redline.learn.team_watching import TeamPolicyPlayer, watch_team
 from redline.learn.watching import MOST_STEPS, PolicyPlayer, WatchedEpisode, watch
-from redline.processes import ends_in_time, nothing_left
+from redline.processes import ends_in_time
 from redline.report.film import Play, play_of
 from redline.runs import CHECKPOINTS
 from redline.worlds.batch import encoding_of
@@ -29,7 +29,6 @@ from redline.worlds.team import TeamEnv
 PICTURES = "rgb_array"
 
 
-@nothing_left()
 def watch_trained(
     trained: Trained,
     seed: int,
@@ -55,7 +54,6 @@ def watch_trained(
         ends_in_time(made.close)
 
 
-@nothing_left()
 def watch_player(
     env: str, player: str, seed: int, changed: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[Play, WatchedEpisode]:
@@ -76,7 +74,6 @@ def watch_player(
         ends_in_time(made.close)
 
 
-@nothing_left()
 def watch_several(trained: Trained, most: int, seconds: float, seed: int) -> tuple[Play, list[WatchedEpisode]]:
     """Up to `most` episodes, seeded one after the other, as many as end within a time; one at least."""
     began = time.monotonic()

@@ -315,6 +315,14 @@ def test_steps_of_different_weights_are_never_taken_for_one():
     assert not rows_of[0] & rows_of[1]
 
 
+def test_episodes_of_unequal_length_are_kept_for_reuse_and_resumed():
+    with trainer("pool", "CartPole-v1", reuse=1) as made:
+        made.update()
+        arrays, values = made.snapshot()
+    with trainer("pool", "CartPole-v1", reuse=1) as resumed:
+        resumed.restore(arrays, values)
+
+
 def test_minibatches_need_not_divide_what_whole_episodes_come_to():
     with trainer("pool", ppo=dataclasses.replace(PPOConfig(), minibatches=8)) as made:
         assert made.update().metrics["gradient_steps"] == 32

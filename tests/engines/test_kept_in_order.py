@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from redline.engines import Faults, make_engine
+from redline.engines.episodes import Episodes
 from redline.engines.faults import EnvTrouble
 from redline.engines.settings import Collecting
 from redline.learn.certainty import require_certainty
@@ -20,7 +21,6 @@ from redline.testing.scripted import Scripted
 from redline.timing.stopwatch import Stopwatch
 from redline.worlds.python.recipe import probe
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 ODD = """
 import os, subprocess, sys, time
@@ -128,77 +128,40 @@ def test_an_env_that_is_looked_at_before_training_cannot_stop_it(
 
 
 @pytest.mark.parametrize("what", ["child", "child in a step", "child of a child"])
+@pytest.mark.parametrize("name", ["shared", "pool"])
 @pytest.mark.parametrize("how", ["close", "kill"])
-def test_children_of_an_env_end_with_its_worker(how: str, what: str, folder: Path) -> None:
-    script = (
-        "from tests.engines.test_kept_in_order import *\n"
-        f"engine = make('shared', {what!r}, {str(folder)!r})\n"
-        "engine.collect(Scripted(2), 8, Stopwatch())\n"
-        "print('playing', flush=True)\n"
-        f"{'engine.close()' if how == 'close' else 'time.sleep(1000)'}\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]), "TMPDIR": str(folder)}
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment) as main:
-        assert main.stdout is not None and main.stdout.readline() == "playing\n"
+def test_children_of_an_env_end_with_its_worker(how: str, name: str, what: str, folder: Path) -> None:
+    engine = make(name, what, folder)
+    try:
+        engine.collect(Scripted(2), 8, Stopwatch())
         children = [int(path.name.removeprefix("child-")) for path in folder.glob("child-*")]
-        assert len(children) >= 4
+        assert len(children) >= 4 and all(map(is_alive, children))
         if how == "kill":
-            main.send_signal(signal.SIGKILL)
-    until = time.monotonic() + PATIENCE
-    while (
-        left := [pid for pid in children if is_alive(pid)] + list(folder.glob("pymp-*"))
-    ) and time.monotonic() < until:
-        time.sleep(0.05)
+            for pid in worker_pids(engine):
+                os.kill(pid, signal.SIGKILL)
+            engine.collect(Scripted(2), 8, Stopwatch())
+    finally:
+        if how == "close":
+            engine.close()
+    left = await_end(children)
+    engine.close()
     assert not left
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
-)  # the env's own
-@pytest.mark.parametrize("what", ["child", "child in a step", "child of a child"])
-@pytest.mark.parametrize("name", ["serial", "vector"])
-def test_children_of_an_env_in_this_process_end_with_it(name: str, what: str, folder: Path) -> None:
-    bystander = subprocess.Popen(["sleep", "1000"])
-    engine = make(name, what, folder)
-    engine.collect(Scripted(2), 8, Stopwatch())
-    children = [int(path.name.removeprefix("child-")) for path in folder.glob("child-*")]
-    assert len(children) >= 4 and all(map(is_alive, children))
-    engine.close()
+def worker_pids(engine: Any) -> list[int]:
+    if isinstance(engine, Episodes):
+        return [process.pid for process in engine.workers.processes.values()]
+    return [worker.process.pid for worker in engine.envs.env_workers.workers]
+
+
+def await_end(pids: list[int]) -> list[int]:
+    """Those that still run after a while."""
     until = time.monotonic() + PATIENCE
-    while any(map(is_alive, children)) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not any(map(is_alive, children)) and is_alive(bystander.pid)
-    bystander.kill()
-    bystander.wait()
-
-
-def test_children_of_an_env_that_is_made_to_be_looked_at_or_shown_end_with_it(folder: Path) -> None:
-    odd, run = f"external:odd_env:Odd?what=child&folder={folder}", folder / "run"
-    small = ["--num-envs", "2", "--num-steps", "4", "--total-steps", "8", "--eval-episodes", "2", "--quiet"]
-    train = ["train", odd, "--engine", "serial", *small, "--run-dir", str(run)]
-    program = f"""
-import time, redline
-from redline.cli import main
-assert main({train!r}) == 0
-assert main(["play", {str(run)!r}, "--quiet"]) == 0
-redline.load({str(run)!r})
-print("all over", flush=True)
-time.sleep(60)
-"""
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
-    with subprocess.Popen(
-        [sys.executable, "-c", program], env=environment, cwd=folder, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            assert any(line == "all over\n" for line in process.stdout)
-            children = [int(path.name.removeprefix("child-")) for path in folder.glob("child-*")]
-            deadline = time.monotonic() + 10
-            while any(map(is_alive, children)) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert len(children) >= 6 and not any(map(is_alive, children))
-        finally:
-            process.kill()
+    left = pids
+    while left and time.monotonic() < until:
+        time.sleep(0.05)
+        left = [pid for pid in left if is_alive(pid)]
+    return left
 
 
 def test_an_env_that_is_only_tried_is_left_behind_too_if_it_will_not_close(
@@ -213,13 +176,3 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_a_temporary_folder_may_have_a_long_name(folder: Path) -> None:
-    long = folder / ("x" * 130)
-    long.mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(long)}
-    command = [sys.executable, "-m", "redline", "train", "slow?mean_ms=0.01", "--engine", "shared", "--num-envs", "2"]
-    more = ["--workers", "2", "--num-steps", "4", "--total-steps", "8", "--eval-episodes", "0", "--quiet"]
-    assert subprocess.run([*command, *more], env=environment, cwd=folder).returncode == 0
-    assert not list(long.iterdir())

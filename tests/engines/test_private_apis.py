@@ -122,23 +122,3 @@ def test_gymnasium_gathers_infos_as_our_vector_envs_do():
     infos = envs._add_info({}, {"score": 3.0}, 1)
     assert infos["score"].tolist() == [0.0, 3.0] and infos["_score"].tolist() == [False, True]
     assert infos["score"].dtype == np.float64
-
-
-def test_ray_listens_for_errors_where_we_stop_it():
-    pytest.importorskip("ray")
-    import ray._private.worker as worker
-
-    assert callable(getattr(worker, "listen_error_messages", None)), (
-        "ray._private.worker has no listen_error_messages any more. on_ray replaces it while it connects: without that, "
-        "Ray prints pages on the terminal whenever a worker or a node dies."
-    )
-
-
-def test_ray_takes_sigterm_where_we_stop_it():
-    pytest.importorskip("ray")
-    import ray._private.utils as utils
-
-    assert callable(getattr(utils, "set_sigterm_handler", None)), (
-        "ray._private.utils has no set_sigterm_handler any more. on_ray replaces it while it connects: without that, "
-        "a SIGTERM in these seconds ends the command with exit code 15."
-    )

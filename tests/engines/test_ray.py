@@ -22,7 +22,7 @@ from redline.engines import Collecting, Faults, make_engine
 from redline.engines import ray as on_ray
 from redline.engines.faults import Supervisor
 from redline.errors import RedlineError
-from redline.on_ray import START_TRIES, _init, disconnect
+from redline.on_ray import _start, disconnect
 from redline.rollout import Rollout
 from redline.timing.stopwatch import Stopwatch
 from tests.engines.scripted import Scripted
@@ -180,11 +180,11 @@ class TestOnThisMachine:
         assert ", in _go_wrong" in said
         assert engine.faults.restarts == 1
 
-    def test_an_actor_that_is_killed_is_replaced_and_what_it_was_doing_is_known(self, capsys):
+    def test_an_actor_that_is_killed_is_replaced(self, capsys):
         engine = engine_of(f"{THIS}:Faulty", fault="die")
         assert whole(collect(engine))
         said = capsys.readouterr().err
-        assert f") was killed or crashed while at env 1 (seed {FAULTY_SEED}), in step 3 of its episode, action " in said
+        assert ") was killed or crashed " in said
         assert len(said.splitlines()) == 1
         assert engine.faults.restarts == 1
 
@@ -211,13 +211,6 @@ class TestOnThisMachine:
             f"hung for 2 s (--step-deadline) and was killed while at env 1 (seed {FAULTY_SEED}), in step 3 of its "
             in (capsys.readouterr().err)
         )
-
-    def test_an_actor_elsewhere_is_asked_what_it_is_doing(self, capsys, monkeypatch):
-        nowhere = on_ray._Address("", 0, 0)
-        monkeypatch.setattr(on_ray, "_Address", lambda *_: nowhere)
-        engine = engine_of(f"{THIS}:Faulty", fault="hang", faults=Faults(step_deadline=2))
-        assert whole(collect(engine))
-        assert f"while at env 1 (seed {FAULTY_SEED}), in step 3" in capsys.readouterr().err
 
     def test_more_workers_than_cpus_are_refused_with_a_number_that_fits(self):
         with pytest.raises(
@@ -271,18 +264,13 @@ def test_a_cluster_that_is_not_there_is_an_error_of_one_line(address):
         engine_of("CartPole-v1", address=address)
 
 
-def test_a_port_with_something_else_behind_it_is_refused_at_once():
-    def answer() -> None:
-        with server.accept()[0] as caller:
-            caller.recv(1024)
-            caller.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
+def test_a_port_with_something_else_behind_it_is_an_error_of_one_line():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(RedlineError, match="whoever listens there is not Ray"):
-            engine_of("CartPole-v1", address=f"127.0.0.1:{server.getsockname()[1]}")
-        thread.join()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        begun = time.monotonic()
+        with pytest.raises(RedlineError, match=f"^No Ray cluster at '{address}' .*none\\.$"):
+            engine_of("CartPole-v1", address=address)
+        assert time.monotonic() - begun < 100
 
 
 # A cluster
@@ -350,7 +338,7 @@ def test_an_actor_that_is_slow_to_begin_is_waited_for_on_a_cluster_of_our_own(ou
     monkeypatch.setattr(on_ray.time, "monotonic", lambda: next(seconds))
     slow = SimpleNamespace(
         wait=lambda refs, num_returns=1, timeout=0: (refs if next(seconds) > 180 else [], []),
-        get=lambda ref: (1, None, True), kill=lambda actor: None, cluster_resources=lambda: {"CPU": 2.0},
+        get=lambda ref: (1, None), kill=lambda actor: None, cluster_resources=lambda: {"CPU": 2.0},
         exceptions=ray.exceptions,
     )  # fmt: skip
     workers = object.__new__(on_ray.RayWorkers)
@@ -364,28 +352,17 @@ def test_an_actor_that_is_slow_to_begin_is_waited_for_on_a_cluster_of_our_own(ou
             workers._wait_until_up(0, first=True)
 
 
-@pytest.mark.parametrize("failures", [2, 3])
-def test_a_ray_that_does_not_start_in_time_is_tried_again_and_leaves_nothing_behind(failures):
+def test_a_ray_that_does_not_start_leaves_nothing_behind():
     begun: list[subprocess.Popen] = []
 
     def init(**_: object) -> None:
         begun.append(subprocess.Popen(["sleep", "1000"]))
-        if len(begun) <= failures:
-            raise Exception("The current node timed out during startup.\nOr so.")
+        raise Exception("The current node timed out during startup.\nOr so.")
 
     slow = SimpleNamespace(init=init, shutdown=lambda: None)
-    try:
-        if failures < START_TRIES:
-            _init(slow, 2, None)
-        else:
-            with pytest.raises(RedlineError, match=r"^Ray did not start \(The current node timed out.*less busy"):
-                _init(slow, 2, None)
-        assert len(begun) == START_TRIES
-        assert [each.wait(60) for each in begun[:failures]] == [-signal.SIGKILL] * failures
-    finally:
-        for each in begun:
-            each.kill()
-            each.wait()
+    with pytest.raises(RedlineError, match=r"^Ray did not start \(The current node timed out.*less busy"):
+        _start(slow, 2)
+    assert begun[0].wait(60) == -signal.SIGKILL
 
 
 def agent_of_a_stand_in(tmp_path: Path) -> tuple[SimpleNamespace, Callable[[], int]]:
@@ -421,7 +398,7 @@ def is_gone_soon(pid: int) -> bool:
 
 def test_agents_of_a_cluster_of_our_own_end_with_it(tmp_path):
     stand_in, agent = agent_of_a_stand_in(tmp_path)
-    _init(stand_in, 2, None)
+    _start(stand_in, 2)
     assert is_there(agent())
     disconnect(stand_in)
     assert is_gone_soon(agent())
@@ -437,27 +414,5 @@ def test_who_is_interrupted_while_ray_starts_leaves_nothing_behind(tmp_path):
 
     stand_in.init = interrupted
     with pytest.raises(KeyboardInterrupt):
-        _init(stand_in, 2, None)
+        _start(stand_in, 2)
     assert is_gone_soon(agent())
-
-
-@pytest.mark.parametrize(("given", "used"), [("/tmp/short", "/tmp/short"), (f"/tmp/{'x' * 130}", "/tmp"), ("", "/tmp")])
-def test_a_temporary_folder_may_have_a_long_name(given, used, monkeypatch):
-    found: list[str | None] = []
-    monkeypatch.setenv("TMPDIR", given)
-    monkeypatch.delenv("RAY_TMPDIR", raising=False)
-    _init(SimpleNamespace(init=lambda **_: found.append(os.environ.get("RAY_TMPDIR")), shutdown=lambda: None), 2, None)
-    assert found == [used]
-    assert "RAY_TMPDIR" not in os.environ
-
-
-def test_sigterm_stays_ours_while_ray_starts():
-    heard: list[object] = []
-
-    def init(**_: object) -> None:
-        ray._private.utils.set_sigterm_handler(lambda *_: None)
-        heard.append(signal.getsignal(signal.SIGTERM))
-
-    before = signal.getsignal(signal.SIGTERM)
-    _init(SimpleNamespace(init=init, shutdown=lambda: None, _private=ray._private), 2, None)
-    assert heard == [before]

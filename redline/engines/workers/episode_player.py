@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 import gymnasium as gym
 import numpy as np
 
+from redline.engines.episode_stats import PlayedEpisode, write_episodes
 from redline.engines.faults import EnvFailed, Failure
 from redline.engines.spec import Spaces, Spec
-from redline.engines.tally import PlayedEpisode, write_episodes
 from redline.engines.workers.single_envs import SingleEnvs
 from redline.engines.workers.status import WorkerStatus
 from redline.engines.workers.step_buffers import StepBuffers
@@ -225,7 +225,7 @@ class _Collect:
 
     def _step(self, t: int, active: list[int]) -> list[int]:
         group, buffers = self._group, self._envs.buffers
-        self._envs.status.at_stake = len(active) + len(self._episodes)
+        self._envs.status.unreported_episodes = len(active) + len(self._episodes)
         masks = buffers.masks[active] if group.masked else None
         decision = self._actor.act(buffers.obs[active], masks, group.ids[active])
         buffers.actions[active] = decision.for_envs
@@ -281,9 +281,9 @@ class _Collect:
             where = [place[k] for k in unfinished]
             rollout.truncated[-1, where] = True
             last[where] = self._actor.value(self._envs.buffers.obs[unfinished])
-        rollout.link_values(last)
         rollout.held = held
         rollout.forget(self._gaps(held))
+        rollout.link_values(last)
         rollout.observations, rollout.masks = self._actor.observations()
         write_episodes(self._episodes, rollout)
         if rollout.held.all():

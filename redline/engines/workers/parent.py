@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from redline.engines.faults import Death, EnvTrouble, Failure, Supervisor
+from redline.engines.faults import EnvTrouble, Failure, Supervisor, WorkerCrash
 from redline.engines.settings import split
 from redline.engines.spec import Snapshot, Spaces, Spec
 from redline.engines.workers.child import (
@@ -35,14 +35,13 @@ from redline.engines.workers.child import (
 )
 from redline.engines.workers.fork_server import require_files, start_process
 from redline.engines.workers.shared_memory import SharedMemory
-from redline.engines.workers.status import MAKE, StatusBoard, Wakefulness, WorkerStatus
+from redline.engines.workers.status import MAKE, WATCH_SECONDS, StatusBoard, WorkerStatus
 from redline.engines.workers.step_buffers import StepBuffers
 from redline.engines.workers.stepping import Info, StepReport
 from redline.errors import RedlineError
-from redline.processes import how_it_ended
+from redline.processes import end_group, how_it_ended
 
 CLOSE_SECONDS = 2.0
-WATCH_SECONDS = 1.0  # how often a silent worker is looked at
 
 
 class WorkerProcess:
@@ -86,7 +85,7 @@ class WorkerProcess:
         self.asked += num_answers
         self.asked_ns = time.monotonic_ns()
 
-    def death(self, seeds: Sequence[int], how: str | None = None) -> Death:
+    def death(self, seeds: Sequence[int], how: str | None = None) -> WorkerCrash:
         """How this worker, which has stopped answering, came to its end."""
         process = self.process
         assert process is not None
@@ -95,13 +94,16 @@ class WorkerProcess:
             how = how_it_ended(process.exitcode)
         env, during, step, action = self.status.doing
         env = env if env in self.ids else None
-        return Death(self.number, process.pid, how, env, during, None if env is None else seeds[env], step, action)
+        return WorkerCrash(
+            self.number, process.pid, how, env, during, None if env is None else seeds[env], step, action
+        )
 
     def end(self) -> None:
         """Kill it."""
         process, self.process = self.process, None
         pipe, self._pipe = self._pipe, None
         if process is not None:
+            end_group(process.pid)
             process.kill()
             process.join(CLOSE_SECONDS)
             if process.exitcode is not None:
@@ -116,7 +118,7 @@ class WorkerProcess:
                 self._pipe.send(Close())
 
 
-WorkerAnswer = StepReport | StepProgress | Death
+WorkerAnswer = StepReport | StepProgress | WorkerCrash
 
 
 class EnvWorkers:
@@ -142,7 +144,7 @@ class EnvWorkers:
             for w, (ids, status) in enumerate(zip(shares, self._board.status, strict=True))
         ]
         self._memory: SharedMemory | None = None
-        self._watched, self._awake = time.monotonic(), Wakefulness()
+        self._watched = time.monotonic()
         try:
             self._start_all()
         except BaseException:
@@ -201,7 +203,7 @@ class EnvWorkers:
                 return None
             self._start(worker)
 
-    def _first_answer(self, worker: WorkerProcess) -> Spaces | Failure | RedlineError | Death:
+    def _first_answer(self, worker: WorkerProcess) -> Spaces | Failure | RedlineError | WorkerCrash:
         while True:
             if worker.pipe.poll(WATCH_SECONDS):
                 try:
@@ -251,7 +253,7 @@ class EnvWorkers:
         lost: list[int] = []
         while any(worker.asked for worker in self.workers):
             for worker, answer in self.wait():
-                if isinstance(answer, Death):
+                if isinstance(answer, WorkerCrash):
                     alive = self.alive(worker)
                     lost += alive
                     self._replace(worker, answer, len(alive) if playing else 0)
@@ -268,7 +270,6 @@ class EnvWorkers:
         while not found:
             asked = {worker.pipe.fileno(): worker for worker in self.workers if worker.asked}
             found = [(asked[fd], self._answer(asked[fd])) for fd in _readable(asked)]
-            self._awake.look()
             if time.monotonic() > self._watched + WATCH_SECONDS:  # however lively the others are
                 found += self._end_hung([worker for worker in asked.values() if worker.asked])
                 self._watched = time.monotonic()
@@ -292,15 +293,14 @@ class EnvWorkers:
         self.faults.saw(report.times.slowest * 1e-9)
         return report
 
-    def _end_hung(self, asked: list[WorkerProcess]) -> list[tuple[WorkerProcess, Death]]:
+    def _end_hung(self, asked: list[WorkerProcess]) -> list[tuple[WorkerProcess, WorkerCrash]]:
         """Kill those that have been silent for too long."""
-        found: list[tuple[WorkerProcess, Death]] = []
-        awake_ns = self._awake.look()
+        found: list[tuple[WorkerProcess, WorkerCrash]] = []
         for worker in asked:
             phase = worker.status.phase
             patient = phase == MAKE or (worker.starting and not phase)
             limit = self.faults.start_deadline if patient else self.faults.deadline
-            if worker.status.silent_seconds(worker.asked_ns, awake_ns) > limit:
+            if worker.status.silent_seconds(worker.asked_ns) > limit:
                 option = "" if patient else " (--step-deadline)"
                 worker.asked = 0
                 how = f"hung for {limit:g} s{option} and was killed"
@@ -310,7 +310,7 @@ class EnvWorkers:
 
     # mending
 
-    def _replace(self, worker: WorkerProcess, death: Death, lost: int) -> None:
+    def _replace(self, worker: WorkerProcess, death: WorkerCrash, lost: int) -> None:
         """Replace a worker that is gone, and with it `lost` episodes; its envs begin new ones."""
         self.faults.decide(death, worker.ids, lost)
         self.restart(worker)
@@ -338,13 +338,13 @@ class EnvWorkers:
             return []
         worker.ask(Reset([worker.ids.index(i) for i in envs], [self.faults.seeds[i] for i in envs]))
         answer = self._answer_of(worker)
-        if isinstance(answer, Death):
+        if isinstance(answer, WorkerCrash):
             others = [i for i in self.alive(worker) if i not in envs]
             self._replace(worker, answer, len(others))
             return others
         return self._begin_anew(worker, answer.failures)
 
-    def _answer_of(self, worker: WorkerProcess) -> StepReport | Death:
+    def _answer_of(self, worker: WorkerProcess) -> StepReport | WorkerCrash:
         """Wait for this worker only."""
         while True:
             ready = _readable([worker.pipe.fileno()])

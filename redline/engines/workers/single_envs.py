@@ -31,14 +31,7 @@ from redline.engines.workers.validation import (
 )
 from redline.errors import Abandoned, RedlineError, told_by
 from redline.files import warn_on_stderr
-from redline.processes import (
-    CLOSE_SECONDS,
-    TimeUp,
-    children_of_this_thread,
-    end_children,
-    ends_in_time,
-    own_children,
-)
+from redline.processes import CLOSE_SECONDS, TimeUp, ends_in_time
 from redline.worlds.batch import SingleEnv
 from redline.worlds.observations import MASK, Flattener, flattener, mask_space, stored_space
 
@@ -70,8 +63,6 @@ class SingleEnvs:
         # in a worker Ctrl-C never arrives, so there it is the env that raises what looks like it
         self._ours = (KeyboardInterrupt, Abandoned, TimeUp) if status is None else ()
         self.envs: list[gym.Env | None] = [None] * len(self.ids)
-        self._children: list[set[int]] = [set() for _ in self.ids]  # started by each, where no worker's end is theirs
-        self._strays: set[int] = set()  # started in a step, by one of them
         self._seeds: list[int | None] = [None] * len(self.ids)
         self._steps = [0] * len(self.ids)
         self._buffers: StepBuffers | None = None
@@ -136,7 +127,6 @@ class SingleEnvs:
         """Play one step in some of the envs, with the actions of the buffers. Ended episodes begin again at once."""
         failures, reset_ns, slowest = list[Failure](), 0, 0
         self._infos, self._told = [], {}
-        there = children_of_this_thread() if self._ours else set()
         started = before = time.monotonic_ns()
         for k, action in zip(places, self._actions(places), strict=True):
             if self.envs[k] is None:  # dropped
@@ -154,8 +144,6 @@ class SingleEnvs:
             slowest, before = max(slowest, now - before), now
         failures += self._not_finite(places)
         total = self.status.idle() - started
-        if self._ours:
-            self._strays |= children_of_this_thread() - there
         return StepReport(
             StepTimes(total - reset_ns, reset_ns, slowest, started), failures, self._metrics(), self._infos
         )
@@ -262,17 +250,12 @@ class SingleEnvs:
 
     def _call(self, k: int, phase: int, work: Callable[[], T]) -> T:
         self.status.at(self.ids[k], phase, self._steps[k])
-        watched = bool(self._ours) and phase in (MAKE, RESET) and not isinstance(self.envs[k], SingleEnv)
-        before = own_children() if watched else set()
         try:
             return work()
         except BaseException as error:
             if isinstance(error, self._ours) or (isinstance(error, RedlineError) and self._buffers is None):
                 raise  # bad input, not a fault: no env could be made from it
             raise self._raised(k, phase, error) from None
-        finally:
-            if watched:
-                self._children[k] |= own_children() - before
 
     def _take_info(self, k: int, info: Info, final: Info) -> None:
         if self._masked:
@@ -316,13 +299,6 @@ class SingleEnvs:
             self._buffers.obs[k] = 0
         if env is not None:
             _close(env)
-        self._end_children(k)
-
-    def _end_children(self, k: int) -> None:
-        """What an env has started while it was made or reset, and not ended itself, ends with it."""
-        left, self._children[k] = self._children[k], set()
-        if left:
-            end_children(left)
 
     def info_failure(self, env: int, phase: int, error: Exception) -> Failure:
         """The failure of an env whose info cannot leave this process."""
@@ -358,9 +334,6 @@ class SingleEnvs:
                     f"redline: env {self.ids[k]} did not close within {CLOSE_SECONDS:g} s and was left behind."
                 )
                 break
-        for k in range(len(envs)):
-            self._end_children(k)
-        end_children(self._strays)
 
 
 def _close(env: gym.Env) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import MutableSequence
 from typing import NamedTuple
@@ -13,8 +12,8 @@ MAKE, RESET, STEP = 1, 2, 3
 PHASES = {0: "", MAKE: "making it", RESET: "reset", STEP: "step"}
 NO_ACTION, NO_ENV = -(2**63), -1
 Cells = MutableSequence[int] | memoryview
-STOPPED_SECONDS = 5.0
-"""Who does not look around for so long was stopped, or had better things to do."""
+WATCH_SECONDS = 1.0
+"""How often an engine looks at a silent worker."""
 
 
 class Doing(NamedTuple):
@@ -33,6 +32,8 @@ class WorkerStatus:
 
     def __init__(self, cells: Cells | None = None) -> None:
         self.cells: Cells = [0] * self.FIELDS if cells is None else cells
+        self._last_sign = 0
+        self._silent_looks = 0
 
     def at(self, env: int, phase: int, step: int = 0, action: int = NO_ACTION) -> int:
         """Note that work on an env begins. Returns the time."""
@@ -49,15 +50,29 @@ class WorkerStatus:
     def clear(self) -> None:
         """Nothing is known of the process: it begins, or has finished a task."""
         self.idle()
-        self.cells[0], self.at_stake = NO_ENV, 0
+        self.cells[0], self.unreported_episodes = NO_ENV, 0
 
-    def silent_seconds(self, asked_ns: int, awake_ns: int = 0) -> float:
-        """Time since the last sign of life: since the present step or reset began, or since the process was asked.
+    def silent_seconds(self, asked_ns: int) -> float:
+        """Called once every `WATCH_SECONDS`: how long the worker has shown no sign of life.
 
-        Nothing counts that was before `awake_ns`, when whoever asks was not awake.
+        This counts looks, not time on the clock: an engine that is suspended does not look.
         """
-        since = self.cells[1] if self.cells[4] else max(self.cells[1], asked_ns)
-        return (time.monotonic_ns() - max(since, awake_ns)) * 1e-9
+        sign = self.cells[1]
+        if not self.phase:
+            sign = max(sign, asked_ns)
+        if sign == self._last_sign:
+            self._silent_looks += 1
+        else:
+            self._last_sign = sign
+            self._silent_looks = 0
+        return self._silent_looks * WATCH_SECONDS
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the present step or reset has taken."""
+        if not self.phase:
+            return 0.0
+        return (time.monotonic_ns() - self.cells[1]) * 1e-9
 
     @property
     def phase(self) -> int:
@@ -76,43 +91,21 @@ class WorkerStatus:
         return Doing(env if phase else None, PHASES[phase], step, None if action == NO_ACTION else action)
 
     @property
-    def at_stake(self) -> int:
+    def unreported_episodes(self) -> int:
         """Episodes that nobody else has seen yet: they go with the process."""
         return int(self.cells[5])
 
-    @at_stake.setter
-    def at_stake(self, episodes: int) -> None:
+    @unreported_episodes.setter
+    def unreported_episodes(self, episodes: int) -> None:
         self.cells[5] = episodes
 
 
-class Wakefulness:
-    """Notices that this very process was stopped for a while, as by Ctrl-Z or a batch system that suspends its jobs.
-
-    Workers may have been stopped with it, so their silence means nothing.
-    """
-
-    def __init__(self) -> None:
-        self._looked = self.since_ns = time.monotonic_ns()
-
-    def look(self) -> int:
-        """Called every second or so: since when, in nanoseconds, this process has been awake."""
-        now = time.monotonic_ns()
-        if now - self._looked > STOPPED_SECONDS * 1e9:
-            self.since_ns = now
-        self._looked = now
-        return self.since_ns
-
-
 class StatusBoard:
-    """The status of every worker of an engine, in memory that the workers write themselves.
-
-    Its first cell holds a token, by which a process that finds a board can tell that it is this one.
-    """
+    """The status of every worker of an engine, in memory that the workers write themselves."""
 
     def __init__(self, num_workers: int) -> None:
-        self.memory = SharedMemory((1 + num_workers * WorkerStatus.FIELDS) * 8)
+        self.memory = SharedMemory(num_workers * WorkerStatus.FIELDS * 8)
         cells = cells_of(self.memory)
-        self.token = cells[0] = secrets.randbits(62)
         self.status = [status_in(cells, worker) for worker in range(num_workers)]
 
     def close(self) -> None:
@@ -127,5 +120,5 @@ def cells_of(memory: SharedMemory) -> memoryview:
 
 def status_in(cells: memoryview, worker: int) -> WorkerStatus:
     """A worker's place on a board."""
-    first = 1 + worker * WorkerStatus.FIELDS
+    first = worker * WorkerStatus.FIELDS
     return WorkerStatus(cells[first : first + WorkerStatus.FIELDS])

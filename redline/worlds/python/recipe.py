@@ -16,7 +16,7 @@ from redline.engines.auto import spelled
 from redline.engines.spec import Spec
 from redline.errors import RedlineError
 from redline.learn.config import PPOConfig, TrainConfig, nearest_divisor, settled
-from redline.processes import TimeUp, end_children, ends_in_time, own_children, time_limit
+from redline.processes import TimeUp, ends_in_time, time_limit
 from redline.threads import cores
 from redline.worlds.encoding import Image
 from redline.worlds.given import vector_named
@@ -147,7 +147,6 @@ def probe(config: TrainConfig, seconds: float = PROBE_SECONDS) -> EnvCost:
 
 def _played(config: TrainConfig, seconds: float) -> EnvCost:
     env: gym.Env | None = None
-    children = own_children()
     reset_seconds, steps, began, played = PROBE_LIMIT, 0, time.perf_counter(), time.perf_counter()
     try:
         with time_limit(PROBE_LIMIT):
@@ -171,7 +170,6 @@ def _played(config: TrainConfig, seconds: float) -> EnvCost:
     finally:
         if env is not None:
             ends_in_time(env.close)
-        end_children(own_children() - children)
     cost = (time.perf_counter() - played) / max(1, steps)
     return EnvCost(cost, reset_seconds, False, env.action_space, env.observation_space)
 

@@ -19,7 +19,7 @@ class FinishedEpisodes(NamedTuple):
     metrics: dict[str, np.ndarray]
 
 
-class Tally:
+class EpisodeStats:
     """The account of `num_envs` envs that step together."""
 
     def __init__(self, num_envs: int) -> None:
