@@ -47,8 +47,6 @@ STAGE_FOLDERS = "stages"
 IMPROVEMENT = "improvement.json"
 RESULT = "result"
 """In the folder of a stage: the checkpoint that the next one begins with."""
-PROGRESS = "progress"
-"""Where a policy is improved by rollouts: how far that has come."""
 
 # In a checkpoint
 STEP = "step-"
