@@ -177,7 +177,7 @@ class Saving:
     keep: int = 3
     """Checkpoints to keep."""
     log: tuple[str, ...] = ()
-    """Where the metrics go as well, separated by commas: jsonl, tensorboard, wandb, mlflow; the last three are extras."""
+    """Where the metrics go as well, separated by commas: tensorboard, wandb. Each is an extra to install."""
     tensorboard: bool = False
     """The same as --log tensorboard."""
     eval_every: int | None = None
