@@ -124,8 +124,6 @@ class TrainConfig:
     optimum), or a recorded FILE.json, is the first of the episodes to imitate (see --elite); none begins without."""
     clone: bool = False
     """Train the policy to follow the warm start before it plays its first episode."""
-    stop_when_settled: bool = False
-    """End the run when neither its best return nor the median return of an update has gone up for a third of its steps."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """How PPO learns from a rollout."""
 
@@ -145,8 +143,6 @@ class TrainConfig:
                 at_least(1, **{name: getattr(self, name)})
         if self.total_steps is not None and self.total_episodes is not None:
             raise RedlineError("Both --total-steps and --total-episodes were given. Pass one of them.")
-        if self.stop_when_settled and self.total_episodes is not None:
-            raise RedlineError("--stop-when-settled goes by steps, not episodes. Give --total-steps in place of them.")
         if self.clone and self.warm_start is None:
             raise RedlineError("--clone was given, but nothing to follow. Try --clone --warm-start best.")
         if any(width < 1 for width in self.hidden):
@@ -179,7 +175,7 @@ class Saving:
     keep: int = 3
     """Checkpoints to keep."""
     log: tuple[str, ...] = ()
-    """Where the metrics go as well, separated by commas: jsonl, tensorboard, wandb, mlflow; the last three are extras."""
+    """Where the metrics go as well, separated by commas: tensorboard, wandb. Each is an extra to install."""
     tensorboard: bool = False
     """The same as --log tensorboard."""
     eval_every: int | None = None

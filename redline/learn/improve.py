@@ -8,16 +8,14 @@ that has ruled an action out will never find by itself that it was wrong; this d
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from redline.errors import RedlineError
-from redline.learn.aside import look_aside
 from redline.learn.distil import distil
 from redline.learn.heads.categorical import Categorical
-from redline.learn.improvement import START, Gains, Improvement, Keep, Progress, Switch
+from redline.learn.improvement import Gains, Improvement, Switch
 from redline.learn.judge import Arena, Judge, Judgement
 from redline.learn.moments import Moments, visit
 from redline.learn.policy import Policy, copy_of
@@ -34,60 +32,35 @@ def improve(
     seed: int,
     watch: Stopwatch,
     say: Say = lambda text: None,
-    progress: Progress = START,
-    keep: Keep = lambda progress: None,
 ) -> list[Gains]:
     """Improve a policy in place; it never gets worse on the episodes that judge it. Returns what each round gained.
 
-    `keep` is told of every part that is over, while the policy is what the rest depends on: with both at hand, the same
-    call with that `progress` ends as this one would have.
+    A round that takes nothing is the last.
     """
     if not isinstance(policy.head, Categorical):
         raise RedlineError("Only policies that choose one of a number of actions can be improved by rollouts.")
-    while progress.goes_on(how):
-        number = len(progress.gains)
-        if how.aside and progress.switches is None:
-            look_aside(policy, arena, how, np.random.SeedSequence([seed, number, 1]), watch)
-        this = _Round(policy, arena, how, np.random.SeedSequence([seed, number]), watch)
-        if progress.switches is None:
-            progress = replace(progress, switches=tuple(this.found()))
-            keep(progress)
-        assert progress.switches is not None
-        gains = this.gains(list(progress.switches))
-        progress = Progress((*progress.gains, gains))
-        keep(progress)
-        say(gains.line("could do better"))
-    return list(progress.gains)
+    gains: list[Gains] = []
+    while len(gains) < how.rounds and all(each.taken for each in gains):
+        entropy = np.random.SeedSequence([seed, len(gains)])
+        seeds = [int(part) for part in entropy.generate_state(4, np.uint32)]
+        gains.append(_round(policy, arena, how, seeds=seeds, watch=watch))
+        say(gains[-1].line("could do better"))
+    return gains
 
 
-class _Round:
-    """One round of improvement."""
-
-    def __init__(
-        self, policy: Policy, arena: Arena, how: Improvement, entropy: np.random.SeedSequence, watch: Stopwatch
-    ) -> None:
-        self._policy, self._arena, self._how, self._watch = policy, arena, how, watch
-        play_seed, *self._seeds = (int(part) for part in entropy.generate_state(4, np.uint32))
-        with watch.span("visit"):
-            self._moments = visit(policy, arena, how.episodes, play_seed)
-        self._states = self._moments.common(how.states, how.least_visits)
-
-    def found(self) -> list[Switch]:
-        """The switches that do better, each by itself; those that promise most first."""
-        with self._watch.span("rollouts"):
-            rng = np.random.default_rng(self._seeds[0])
-            rollouts = Rollouts(self._policy, self._arena, self._how, self._moments, rng)
-            return sorted(rollouts.switches(range(self._states)), key=lambda each: -each.worth)
-
-    def gains(self, switches: list[Switch]) -> Gains:
-        """Take as many of the switches as do better together. Those of a round that was broken off come from a file."""
-        states, actions = len(self._moments.visits), self._policy.head.num_outputs
-        if not all(0 <= each.state < states and 0 <= each.new < actions for each in switches):
-            raise RedlineError("What was found before is not about these states and actions. Begin a new run.")
-        _, judge_seed, lesson_seed = self._seeds
-        judge = Judge(self._arena, self._how.judging, judge_seed, self._how.lengths)
-        taken, difference = _take(self._policy, judge, self._moments, switches, self._how, lesson_seed, self._watch)
-        return Gains.of(self._moments, self._how, switches, taken, difference)
+def _round(policy: Policy, arena: Arena, how: Improvement, seeds: Sequence[int], watch: Stopwatch) -> Gains:
+    """Look for switches, each better by itself, and take as many as do better together."""
+    play_seed, rollout_seed, judge_seed, lesson_seed = seeds
+    with watch.span("visit"):
+        moments = visit(policy, arena, how.episodes, seed=play_seed)
+    with watch.span("rollouts"):
+        rng = np.random.default_rng(rollout_seed)
+        rollouts = Rollouts(policy, arena, how=how, moments=moments, rng=rng)
+        states = range(moments.common(how.states, how.least_visits))
+        switches = sorted(rollouts.switches(states), key=lambda each: -each.worth)
+    judge = Judge(arena, how.judging, seed=judge_seed, lengths=how.lengths)
+    taken, difference = _take(policy, judge, moments, switches, how, lesson_seed, watch)
+    return Gains.of(moments, how, switches, taken, difference)
 
 
 def _take(
@@ -110,7 +83,7 @@ def _take(
             distil(policy, moments, some, how.lessons, np.random.default_rng(seed))
         with watch.span("judge"):
             difference = judge.compare(old, policy)
-        if not difference.falls_short(2.0) if how.aside else difference.exceeds(2.0):
+        if difference.exceeds(2.0):
             return len(some), difference
         policy.load(old.arrays())
         some = some[: len(some) // 2]

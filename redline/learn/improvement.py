@@ -1,8 +1,8 @@
-"""Improvement by rollouts as plain data: how to do it, how far it has come, and what it gained."""
+"""Improvement by rollouts as plain data: how to do it, and what it gained."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,16 +46,13 @@ class Improvement:
     """Gradient steps that teach the switches."""
     rounds: int = 1
     """Times to do all of this."""
-    aside: int = 0
-    """Information states to look at beside the policy's path, where only actions lead that it does not take. What is
-    taught must then be no worse, by two standard errors, since much of it shows only rounds later."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         at_least(1, episodes=self.episodes, states=self.states, least_visits=self.least_visits, horizon=self.horizon)
         at_least(1, tries=self.tries, finalists=self.finalists, rounds=self.rounds, attempts=self.attempts)
         at_least(2, deciding=self.deciding, judging=self.judging)
-        at_least(0, lessons=self.lessons, aside=self.aside)
+        at_least(0, lessons=self.lessons)
         finite(errors=self.errors, margin=self.margin)
         if any(length < 1 for length in self.lengths):
             raise RedlineError(f"An episode cannot have {min(self.lengths)} steps. Try --lengths 30,50,100.")
@@ -130,26 +127,3 @@ class Gains:
 def total_gain(gains: Sequence[Gains]) -> float:
     """What all rounds gained together; each is judged on episodes of its own."""
     return sum(each.after - each.before for each in gains)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far an improvement has come: with the policy of that moment, all that is needed to go on with it."""
-
-    gains: tuple[Gains, ...] = ()
-    """Of the rounds that are over."""
-    switches: tuple[Switch, ...] | None = None
-    """What the round under way has found, once it has looked."""
-
-    @property
-    def parts(self) -> int:
-        """Parts that are over: each round looks for switches, then takes those that do better."""
-        return 2 * len(self.gains) + (self.switches is not None)
-
-    def goes_on(self, how: Improvement) -> bool:
-        """Whether there is a round to come. One that takes nothing is the last, unless it has looked aside."""
-        return len(self.gains) < how.rounds and (how.aside > 0 or all(each.taken for each in self.gains))
-
-
-START = Progress()
-Keep = Callable[[Progress], None]

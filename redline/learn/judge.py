@@ -122,7 +122,3 @@ class Judgement:
     def exceeds(self, errors: float) -> bool:
         """Whether it is better by more than so many standard errors."""
         return self.gain > errors * self.stderr
-
-    def falls_short(self, errors: float) -> bool:
-        """Whether it is worse by more than so many standard errors."""
-        return self.gain < -errors * self.stderr

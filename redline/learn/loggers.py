@@ -1,15 +1,13 @@
-"""Where else the metrics of a run can go: TensorBoard, Weights & Biases, MLflow, a file of JSON lines.
+"""Where else the metrics of a run can go: TensorBoard and Weights & Biases.
 
-All of them know the metrics by CleanRL's names, and the settings of the run as its hyperparameters. None of them is ever
-allowed to stop a run.
+Both know the metrics by CleanRL's names, and the settings of the run as its hyperparameters. Neither can
+stop a run.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -17,12 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from redline.errors import RedlineError, install, unknown
-from redline.files import plain_file
 from redline.learn.train import Update
-from redline.runs import JSON_LINES, TENSORBOARD
+from redline.runs import TENSORBOARD
 
 PROJECT = "redline"
-"""Under which name runs stand in W&B and MLflow, unless these are told another."""
+"""The W&B project, unless WANDB_PROJECT names another."""
 RENAMED = {
     "return": "charts/episodic_return",
     "length": "charts/episodic_length",
@@ -67,25 +64,6 @@ class Logger(Protocol):
         """There are no more."""
 
 
-class JsonLines:
-    """A file that grows by one JSON object per update; those that hold settings begin a part of the run."""
-
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self._path = folder / JSON_LINES
-        self._append({"settings": flat(settings)})
-
-    def write(self, metrics: dict[str, float], step: int) -> None:
-        """One line."""
-        self._append({"step": step, **metrics})
-
-    def _append(self, line: dict[str, Any]) -> None:
-        with plain_file(self._path).open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-
 class TensorBoard:
     """Event files in the run folder."""
 
@@ -125,44 +103,16 @@ class WandB:
         self._run.finish()
 
 
-class MLflow:
-    """MLflow, at the server or folder that its own environment variables (MLFLOW_TRACKING_URI, …) name."""
-
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        import mlflow
-
-        self._client = mlflow.tracking.MlflowClient()
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        found = self._client.get_experiment_by_name(name)
-        experiment = self._client.create_experiment(name) if found is None else found.experiment_id
-        self._run = self._client.create_run(experiment, run_name=folder.name).info.run_id
-        for key, value in flat(settings).items():
-            self._client.log_param(self._run, key, value)
-
-    def write(self, metrics: dict[str, float], step: int) -> None:
-        """A point of each metric."""
-        from mlflow.entities import Metric
-
-        now = time.time_ns() // 1_000_000
-        self._client.log_batch(self._run, [Metric(name, value, now, step) for name, value in metrics.items()])
-
-    def close(self) -> None:
-        """The run is over."""
-        self._client.set_terminated(self._run)
-
-
 class LoggerKind:
     """A logger that can be asked for: how it is made, and what must be installed for it."""
 
-    def __init__(self, make: Callable[[Path, dict[str, Any]], Logger], package: str | None) -> None:
+    def __init__(self, make: Callable[[Path, dict[str, Any]], Logger], package: str) -> None:
         self.make, self.package = make, package
 
 
 LOGGERS = {
-    "jsonl": LoggerKind(JsonLines, None),
     "tensorboard": LoggerKind(TensorBoard, "tensorboard"),
     "wandb": LoggerKind(WandB, "wandb"),
-    "mlflow": LoggerKind(MLflow, "mlflow"),
 }
 
 
@@ -208,7 +158,7 @@ def require_loggers(names: Sequence[str]) -> None:
         if name not in LOGGERS:
             raise unknown("logger", name, LOGGERS)
         package = LOGGERS[name].package
-        if package is not None and not _is_installed(package):
+        if not _is_installed(package):
             raise RedlineError(f"--log {name} needs {package}. Try: {install(name)}")
 
 

@@ -65,12 +65,3 @@ def gathered(snapshots: dict[str, np.ndarray], ages: np.ndarray, obs: np.ndarray
         snapshots, ages, obs[firsts], None if masks is None else masks[firsts], counts[order],
         [groups[k] for k in order],
     )  # fmt: skip
-
-
-def together(one: Moments, other: Moments) -> Moments:
-    """The information states of both, with the visits to each; those of `other` follow."""
-    masks = None if one.masks is None or other.masks is None else np.concatenate([one.masks, other.masks])
-    return one._replace(
-        observations=np.concatenate([one.observations, other.observations]), masks=masks,
-        visits=np.concatenate([one.visits, other.visits]), members=[],
-    )  # fmt: skip

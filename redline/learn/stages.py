@@ -7,7 +7,7 @@
       checkpoints/      the policy after the latest stage
 
 A stage that was broken off goes on where it was, bit for bit: PPO from its latest checkpoint, improvement by rollouts
-from the part of a round that was over last.
+from its beginning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from redline.learn.config import Saving, TrainConfig, config_to_json
 from redline.learn.evaluate import Trained, load_policy
 from redline.learn.grow import grow
 from redline.learn.improvement import Improvement, total_gain
-from redline.learn.improving import adopt_in, begun, improve_in
+from redline.learn.improving import adopt_in, improve_in
 from redline.learn.judge import Arena, Judge, Judgement
 from redline.learn.policy import Policy
 from redline.learn.session import Session
@@ -173,7 +173,9 @@ class Chain:
         """A stage of improvement by rollouts, begun or gone on with."""
         stage = self.stages[number]
         assert stage.improve is not None
-        run, arena = begun(self.folder(number), config_to_json(stage.config)), self._arena(stage, {})
+        shutil.rmtree(self.folder(number), ignore_errors=True)
+        run = Run.at(self.folder(number), config_to_json(stage.config))
+        arena = self._arena(stage, {})
         policy = self._as_of(stage, stage.back_to or len(self.done))
         how, seed = stage.improve, stage.config.seed
         if stage.back_to:

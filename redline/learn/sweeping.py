@@ -39,14 +39,6 @@ class NotSaved(RedlineError):
 
 
 @dataclass(frozen=True)
-class SweepPoint:
-    """One choice of settings."""
-
-    name: str
-    settings: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Job:
     """A run of a sweep: where it is, what it trains, and up to which step."""
 

@@ -27,7 +27,6 @@ from redline.learn.heads import head_for
 from redline.learn.imitation import Demonstrations, clone, models, settle
 from redline.learn.policy import Policy
 from redline.learn.ppo import PPO
-from redline.learn.records import Records
 from redline.learn.restoring import Experience, refusing, require_like, require_numbers, require_steps
 from redline.rollout import Rollout
 from redline.threads import cores, use_threads
@@ -72,8 +71,6 @@ class Trainer:
 
     unbeatable = False
     """Whether an episode was played that is as good as any can be."""
-    settled = False
-    """Whether the run has come to an end because it no longer got better."""
 
     def __init__(self, config: TrainConfig, watch: Stopwatch | None = None) -> None:
         config = settled(config)
@@ -105,7 +102,6 @@ class Trainer:
         self._collect_seconds = SLOW_COLLECT  # of the latest collect
         self._earlier: deque[Rollout] = deque(maxlen=config.reuse)
         self.elite = Elite(config.ppo.elite)
-        self._records = Records()
         if config.warm_start is not None:
             self._begin_warm()
 
@@ -113,7 +109,7 @@ class Trainer:
     def progress(self) -> float:
         """Part of the run that is over."""
         config = self.config
-        if self.unbeatable or self.settled:
+        if self.unbeatable:
             return 1.0
         if config.total_episodes is not None:
             return min(1.0, self.episodes / config.total_episodes)
@@ -146,7 +142,7 @@ class Trainer:
         self.number += 1
         self.step += rollout.num_steps
         self.episodes += len(rollout.episode_returns)
-        ends = (*self._note_perfection(rollout), *self._note_standstill(rollout))
+        ends = self._note_perfection(rollout)
         if self.elite.episodes and self.progress >= 1.0:
             with watch.span("learn"), watch.span("imitate"):
                 settle(self.policy, self.elite.episodes[0], np.random.default_rng(config.seed))
@@ -166,22 +162,6 @@ class Trainer:
         said = self.world.unbeatable(self.config, rollout.episode_metrics)
         self.unbeatable = said is not None
         return () if said is None else (said,)
-
-    def _note_standstill(self, rollout: Rollout) -> tuple[str, ...]:
-        """A sentence when returns no longer go up: the run ends if that is wanted, and else offers to, luck aside."""
-        goal, records = self.config.steps_goal, self._records
-        if goal is None:
-            return ()
-        stood_before = records.stand(self.step - rollout.num_steps, goal)
-        records.see(rollout.episode_returns, self.step)
-        if self.progress >= 1.0 or not records.stand(self.step, goal):
-            return ()
-        self.settled = self.config.stop_when_settled
-        since = f"Neither the best nor the usual return has gone up since step {records.raised_at:,}"
-        if self.settled:
-            return (f"{since}: the run has settled, and ends.",)
-        offers = not stood_before and not self.world.chance
-        return (f"{since}. With --stop-when-settled the run would end here.",) if offers else ()
 
     def _note_repeats(self, rollout: Rollout, metrics: dict[str, float]) -> tuple[str, ...]:
         """Add to the metrics whether deduplication is worth it; a sentence where that has changed."""
@@ -246,13 +226,11 @@ class Trainer:
         if not self.updating:  # an update that was broken off has left the envs in the middle of something
             arrays |= {f"engine.{name}": array for name, array in (self.engine.snapshot() or {}).items()}
         arrays |= {f"elite.{name}": array for name, array in self.elite.snapshot().items()}
-        arrays["records"] = self._records.snapshot()
         for k, rollout in enumerate(self._earlier):
             kept = {name: value for name, value in vars(rollout).items() if isinstance(value, np.ndarray)}
             arrays |= {f"earlier.{k}.{name}": array for name, array in kept.items()}
         values = {"step": self.step, "episodes": self.episodes, "number": self.number, "order": self.ppo.order_state()}
-        over = {"unbeatable": self.unbeatable, "settled": self.settled}
-        return arrays, {**values, **over, "deduplicated": self._deduplicated}
+        return arrays, {**values, "unbeatable": self.unbeatable, "deduplicated": self._deduplicated}
 
     def restore(self, arrays: dict[str, np.ndarray], values: dict[str, Any], where: str = "The snapshot") -> bool:
         """Go on from a snapshot. Returns whether the envs go on too (those that cannot be saved begin new episodes).
@@ -265,14 +243,13 @@ class Trainer:
             self.ppo.restore(below(arrays, "ppo"), values["order"])
             self.actor.restore(below(arrays, "actor"))
             self.elite.restore(below(arrays, "elite"))
-            self._records.restore(arrays.get("records"))
             self._earlier.clear()
             for k in range(self.config.reuse):
                 if saved := below(arrays, f"earlier.{k}"):
                     self._earlier.append(Rollout(**{"masks": None, "episode_metrics": {}, **saved}))  # type: ignore[arg-type]
             self.step, self.episodes, self.number = values["step"], values["episodes"], values["number"]
             self._deduplicated = values.get("deduplicated", self.config.dedup)  # earlier versions kept none
-            self.unbeatable, self.settled = bool(values.get("unbeatable", False)), bool(values.get("settled", False))
+            self.unbeatable = bool(values.get("unbeatable", False))
         saved_envs = below(arrays, "engine")
         if saved_envs:
             with refusing(where):
@@ -315,8 +292,6 @@ def trainer_for(config: TrainConfig) -> Trainer:
     """What trains on the env of a config: one policy, or one for each kind of agent of a team."""
     if not world_of(config.env).agents:
         return Trainer(config)
-    if config.stop_when_settled:
-        raise RedlineError(f"--stop-when-settled is for one agent, and {config.env} has a team of them. Leave it out.")
     from redline.learn.team import TeamTrainer
 
     return TeamTrainer(config)

@@ -145,11 +145,6 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(
     [
         ("scores.json", ["eval", "{}", "--episodes", "1", "--lengths", "3"], 0),
         ("report.html", ["report", "{}"], 2),
-        (
-            "metrics.jsonl",
-            ["train", "--resume", "{}", "--total-steps", "16", "--log", "jsonl", "--eval-episodes", "0"],
-            0,
-        ),
     ],
 )
 def test_a_pipe_in_a_run_is_not_written_to(

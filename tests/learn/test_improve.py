@@ -11,21 +11,16 @@ import torch
 
 from redline.cli import main
 from redline.errors import RedlineError
-from redline.learn import checkpoint
-from redline.learn.aside import look_aside
 from redline.learn.distil import distil
 from redline.learn.evaluate import load_policy
 from redline.learn.heads.categorical import Categorical
 from redline.learn.improve import improve
 from redline.learn.improvement import Improvement
-from redline.learn.improving import begun, improve_in
 from redline.learn.judge import Arena, Judge, weights_by_age
 from redline.learn.likeliest import Likeliest
 from redline.learn.moments import visit
 from redline.learn.policy import Policy
-from redline.runs import PROGRESS
 from redline.threads import use_threads
-from redline.timing.breakdown import Breakdown
 from redline.timing.stopwatch import Stopwatch
 
 use_threads(1)
@@ -73,67 +68,8 @@ def test_the_same_seed_improves_in_the_same_way_whatever_the_threads(improved):
     assert all((a == b).all() for a, b in zip(again.arrays().values(), policy.arrays().values(), strict=True))
 
 
-TWICE = dataclasses.replace(QUICK, rounds=2)
-
-
 def same(one: Policy, other: Policy) -> bool:
     return all((array == other.arrays()[name]).all() for name, array in one.arrays().items())
-
-
-def test_from_every_part_that_is_over_it_goes_on_to_the_same_end():
-    policy, kept = worst(), []
-    gains = improve(
-        policy, ARENA, TWICE, 1, Stopwatch(), keep=lambda progress: kept.append((progress, policy.arrays()))
-    )
-    assert [progress.parts for progress, _ in kept] == [1, 2, 3, 4]
-    for progress, arrays in kept[:3:2]:
-        other = worst()
-        other.load(arrays)
-        assert improve(other, ARENA, TWICE, 1, Stopwatch(), progress=progress) == gains
-        assert same(other, policy)
-
-
-def test_in_a_run_folder_it_goes_on_where_it_was_broken_off(tmp_path):
-    def stop(text: str) -> None:
-        raise KeyboardInterrupt
-
-    whole, resumed, run = worst(), worst(), begun(tmp_path / "run", {})
-    gains = improve(whole, ARENA, TWICE, 1, Stopwatch())
-    with pytest.raises(KeyboardInterrupt):
-        improve_in(run, worst(), ARENA, TWICE, 1, stop)  # it speaks at the end of a round
-    assert improve_in(begun(run.path, {}), resumed, ARENA, TWICE, 1, str) == gains
-    assert same(whole, resumed)
-    calls = Breakdown.from_json(run.read_json("breakdown.json")).calls
-    assert calls["improve", "rollouts"] == 2
-
-
-def spoil(progress: dict, arrays: dict[str, np.ndarray], how: str) -> None:
-    switch = {"state": 0, "old": 0, "new": 1, "gain": 1.0, "stderr": 0.1, "visits": 1.0}
-    if how == "another state":
-        progress["progress"]["switches"] = [{**switch, "state": 10**9}]
-    elif how == "another action":
-        progress["progress"]["switches"] = [{**switch, "new": -1}]
-    elif how == "nothing known":
-        progress.clear()
-    else:
-        name = max(arrays, key=lambda each: arrays[each].size)  # one with rows to leave out
-        arrays[name] = arrays[name] * np.nan if how == "no numbers" else arrays[name][:1]
-
-
-@pytest.mark.parametrize("how", ["another state", "another action", "nothing known", "no numbers", "another shape"])
-def test_progress_that_no_improvement_came_to_is_refused_in_one_line(tmp_path, how):
-    def stop(text: str) -> None:
-        raise KeyboardInterrupt
-
-    run = begun(tmp_path / "run", {})
-    with pytest.raises(KeyboardInterrupt):
-        improve_in(run, worst(), ARENA, dataclasses.replace(QUICK, rounds=2), 1, stop)
-    found = checkpoint.load(checkpoint.latest(run.path / PROGRESS))
-    values, arrays = dict(found.values), dict(found.arrays)
-    spoil(values, arrays, how)
-    checkpoint.save(run.path / PROGRESS, found.step, arrays, values, 1)
-    with pytest.raises(RedlineError):
-        improve_in(begun(run.path, {}), worst(), ARENA, dataclasses.replace(QUICK, rounds=2), 1, str)
 
 
 def test_an_improvement_belongs_to_one_process_at_a_time(tmp_path, monkeypatch, capsys):
@@ -234,38 +170,13 @@ def test_the_judge_plays_whole_episodes_and_the_same_for_everybody():
     assert (judge.scores(worst()) == scores).all()
 
 
-def test_looking_aside_teaches_what_to_do_where_the_policy_never_comes():
-    policy, how = worst(), dataclasses.replace(QUICK, aside=8)
-    path = visit(policy, ARENA, 64, seed=3)
-    before = policy.arrays()
-    taught = look_aside(policy, ARENA, how, np.random.SeedSequence(1), Stopwatch())
-    assert taught > 0
-    assert not all((policy.arrays()[name] == array).all() for name, array in before.items())
-    other = worst()
-    assert look_aside(other, ARENA, how, np.random.SeedSequence(1), Stopwatch()) == taught
-    assert same(other, policy)
-    on_path = Likeliest(policy).actions(path.observations) == Likeliest(worst()).actions(path.observations)
-    assert np.average(on_path, weights=path.visits) > 0.9
-
-
-def test_rounds_that_look_aside_go_on_from_every_part_to_the_same_end():
-    how, policy, kept = dataclasses.replace(QUICK, aside=4, rounds=2, margin=1e9, lessons=40), worst(), []
-    gains = improve(policy, ARENA, how, 1, Stopwatch(), keep=lambda progress: kept.append((progress, policy.arrays())))
-    assert len(gains) == 2  # though neither has taken anything
-    progress, arrays = kept[1]
-    other = worst()
-    other.load(arrays)
-    assert improve(other, ARENA, how, 1, Stopwatch(), progress=progress) == gains
-    assert same(other, policy)
-
-
 def test_masks_are_obeyed():
     arena = Arena("petri:jobshop/ft06", {})
     env = arena.make(1)
     torch.manual_seed(0)
     policy = Policy(env.encoding, Categorical(env.num_actions), (16,))
     how = dataclasses.replace(QUICK, episodes=4, states=3, least_visits=1, judging=4, lessons=20, tries=2, deciding=2)
-    gains = improve(policy, arena, dataclasses.replace(how, aside=2), 0, Stopwatch())
+    gains = improve(policy, arena, how, 0, Stopwatch())
     assert gains[0].states == 3
 
 
