@@ -6,9 +6,8 @@ import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
 from rich.table import Table
 
 from redline.cli.console import out, print_json
@@ -41,7 +40,7 @@ class Script:
     """Write all spans to this file; open it in ui.perfetto.dev."""
     html: Path | None = None
     """Write the profile as a web page."""
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+    output: Output = dataclasses.field(default_factory=Output)
 
 
 def run_script(options: list[str], arguments: list[str]) -> int:

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, parse
 
@@ -18,7 +16,7 @@ from redline.cli.options import Output, parse
 class ReportOptions:
     """Write a run's report as one self-contained HTML file into its folder."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, "positional"]
     """The run folder."""
     svg: Path | None = None
     """Also write the learning curve, of a workflow search those of all workflows, as a picture to this path."""
@@ -28,7 +26,7 @@ class ReportOptions:
     """Use what the run names, such as a world of its own, though it was not made by you."""
     seed: int = 0
     """Accepted by every command; the episodes of a report have seeds of their own."""
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+    output: Output = dataclasses.field(default_factory=Output)
 
 
 def run(arguments: list[str]) -> int:

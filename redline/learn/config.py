@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from redline.engines.settings import Collecting
 from redline.errors import RedlineError
 from redline.learn.stored import from_json
@@ -25,7 +23,7 @@ MOST_LAYERS, MOST_COUNT = 64, 10**15
 class PPOConfig:
     """How PPO learns from a rollout."""
 
-    learning_rate: Annotated[float, tyro.conf.arg(aliases=["--lr"])] = 5e-3
+    learning_rate: Annotated[float, "--learning-rate", "--lr"] = 5e-3
     """Adam's step size at the start."""
     anneal: bool = True
     """Let the step size fall linearly to zero over the run."""
@@ -71,11 +69,11 @@ class PPOConfig:
 class TrainConfig:
     """The settings of a training run."""
 
-    env: tyro.conf.Positional[str] = field(default_factory=lambda: default_world().name)
+    env: Annotated[str, "positional"] = field(default_factory=lambda: default_world().name)
     """Env to train on: a name from `redline envs`, a Gymnasium id, or external:package.module:factory for your own."""
-    env_options: tyro.conf.Suppress[dict[str, Any]] = field(default_factory=dict)
+    env_options: Annotated[dict[str, Any], "hidden"] = field(default_factory=dict)
     """The env's own options."""
-    total_steps: Annotated[int | None, tyro.conf.arg(aliases=["--total-timesteps"])] = None
+    total_steps: Annotated[int | None, "--total-steps", "--total-timesteps"] = None
     """Stop after this many env steps, such as 100k or 5M (rounded up to whole updates). Default: what the env's world
     suggests, 1 million where it suggests nothing."""
     total_episodes: int | None = None
@@ -99,13 +97,13 @@ class TrainConfig:
     network: str | None = None
     """A network of your own, package.module:Net: a torch module made from the numbers of inputs and outputs, which answers
     inputs [n, inputs] with (outputs [n, outputs], values [n])."""
-    make_network: tyro.conf.Suppress[Callable[..., Any] | None] = None
+    make_network: Annotated[Callable[..., Any] | None, "hidden"] = None
     """The same from Python: a module, or a function that makes one."""
     recurrent: Literal["gru", "lstm"] | None = None
     """Remember: a GRU or an LSTM as wide as the last hidden layer stands behind the hidden layers."""
     normalise_observations: bool = False
     """Bring every number of the observations to mean 0 and deviation 1, as seen so far."""
-    schedule: tyro.conf.Suppress[Callable[[float], float] | None] = None
+    schedule: Annotated[Callable[[float], float] | None, "hidden"] = None
     """From Python: a function of progress (0 to 1) whose result the learning rate is multiplied by, in place of --anneal."""
     squash: bool = False
     """Numbers in a Box as actions: take them through tanh to its bounds, instead of clipping what lies outside."""
