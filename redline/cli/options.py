@@ -1,7 +1,8 @@
 """Options of a command, made from dataclasses whose fields are documented by the text below them.
 
 What a field's type does not say stands beside it: `Annotated[float, "--learning-rate", "--lr"]` names the options,
-`"positional"` makes it a word, `"set"` leaves it to `--set NAME=VALUE` and `"hidden"` to Python.
+`"~--rate"` is an older name that help leaves out, `"positional"` makes it a word, `"set"` leaves it to
+`--set NAME=VALUE` and `"hidden"` to Python.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
             exit_on_error=False,
-            formatter_class=Formatter,
+            formatter_class=self._formatter,
         )
         self.kind = kind
         self.command = command
@@ -77,6 +78,7 @@ class Parser(argparse.ArgumentParser):
         self.many = many
         self.readers: dict[str, Reader] = {}
         self.fields: dict[str, argparse.Action] = {}
+        self.old_names: set[str] = set()
         self._add(kind, None)
         words = [str(action.metavar) for action in self._actions if not action.option_strings]
         self.usage = " ".join(["redline", command, *words, "[options]"])
@@ -106,7 +108,10 @@ class Parser(argparse.ArgumentParser):
                 self._add_word(field.name, hint, how, about, default)
                 continue
             names = names or [f"--{field.name.replace('_', '-')}"]
-            self.fields[field.name] = group.add_argument(*names, dest=field.name, help=about, **how)
+            old = [note[1:] for note in notes if note.startswith("~")]
+            action = group.add_argument(*names, *old, dest=field.name, help=about, **how)
+            self.old_names.update(old)
+            self.fields[field.name] = action
 
     def _add_word(self, name: str, hint: Any, how: dict[str, Any], about: str, default: Any) -> None:
         how["metavar"] = name.upper()
@@ -160,6 +165,9 @@ class Parser(argparse.ArgumentParser):
                 about = f"{action.help or ''}"
                 raise RedlineError(f"{self.command} needs {name}: {about[:1].lower()}{about[1:]}")
         raise RedlineError(f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.")
+
+    def _formatter(self, prog: str) -> argparse.HelpFormatter:
+        return Formatter(prog, self.old_names)
 
     def show_help(self, everything: bool) -> None:
         """Print the options: all of them, or the common ones and those of the env."""
@@ -446,8 +454,10 @@ def _title(kind: type, command: type) -> str:
 
 def _describe(text: str, default: Any) -> str:
     words = " ".join(text.split()).replace("%", "%%")
-    if default is dataclasses.MISSING or default in (None, "", ()) or isinstance(default, bool):
+    if default is dataclasses.MISSING or default is False or default in (None, "", ()):
         return words
+    if default is True:
+        return f"{words} [on]"
     shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
     return f"{words} [{shown}]"
 
@@ -455,12 +465,18 @@ def _describe(text: str, default: Any) -> str:
 class Formatter(argparse.HelpFormatter):
     """Names of an option with commas between them, and its value once."""
 
-    def __init__(self, prog: str) -> None:
+    def __init__(self, prog: str, old_names: Collection[str]) -> None:
+        self.old_names = {*old_names, *(f"--no-{name[2:]}" for name in old_names)}
         width = max(60, min(WIDTH, shutil.get_terminal_size().columns))
         super().__init__(prog, max_help_position=30, width=width)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings:
             return str(action.metavar)
-        names = ", ".join(action.option_strings)
+        shown = [name for name in action.option_strings if name not in self.old_names]
+        if isinstance(action, argparse.BooleanOptionalAction):
+            shown = [name for name in shown if not name.startswith("--no-")]
+            if str(action.help).endswith("[on]"):
+                shown[0] = shown[0].replace("--", "--[no-]", 1)
+        names = ", ".join(shown)
         return names if action.metavar is None else f"{names} {action.metavar}"

@@ -48,7 +48,7 @@ class Folder:
     """Use exactly this folder for the run instead."""
     resume: Path | None = None
     """Go on with this run (or from this checkpoint of one), with its own settings; --total-steps goes on past its end."""
-    from_run: Annotated[Path | None, "--from-run", "--from"] = None
+    from_run: Annotated[Path | None, "--init-from", "~--from-run", "~--from"] = None
     """Begin with the weights of this run, checkpoint or shipped policy; inputs are matched by name."""
     trust: bool = False
     """Begin with (--from) or go on with (--resume) what a run names, though it was not made by you."""
