@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-import tyro
 from rich.table import Table
 
 from redline.cli.console import out, print_json, short
@@ -28,7 +27,7 @@ GUIDES_NUM_ENVS = 20
 class Engines:
     """How fast each engine collects from an env, beside Gymnasium's vector envs and Stable-Baselines3's, in one run."""
 
-    env: tyro.conf.Positional[str] = field(default_factory=lambda: default_world().name)
+    env: Annotated[str, "positional"] = field(default_factory=lambda: default_world().name)
     """Env to measure on: a name from `redline envs`, a Gymnasium id, or external:package.module:factory for your own."""
     num_envs: tuple[int, ...] = (20, 50, 200)
     """Envs stepped side by side, one table for each."""

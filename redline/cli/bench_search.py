@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import tyro
 from rich.table import Table
 
 from redline.cli.console import out, print_json
@@ -21,7 +20,7 @@ from redline.learn.config import at_least
 class SearchBench:
     """Judge the workflow search by a run of `redline search --exhaustive`, which trained all workflows alike."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, "positional"]
     """The folder of the exhaustive run, or the file of a table that --table wrote."""
     seeds: int = 20
     """Searches to simulate with each method."""
@@ -35,7 +34,7 @@ class SearchBench:
     """Write what the answer loses, over time, to this picture."""
     seed: int = 0
     """Accepted by every command; the simulated searches have seeds 0, 1, 2, …"""
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+    output: Output = dataclasses.field(default_factory=Output)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""

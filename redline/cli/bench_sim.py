@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
 from rich.table import Table
 
 from redline.cli.console import out, print_json, short
@@ -27,7 +26,7 @@ Rates = dict[tuple[str, int, int], "Throughput"]
 class Sim:
     """Steps per second of a compiled world with random actions: compiled and interpreted, by threads and batch size."""
 
-    env: tyro.conf.Positional[str] = ""
+    env: Annotated[str, "positional"] = ""
     """Env to measure; redline envs lists them."""
     batch_sizes: tuple[int, ...] = (1, 16, 256, 1024, 4096, 16384)
     """Envs stepped by one call."""

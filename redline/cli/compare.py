@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
 class CompareOptions:
     """Compare runs. Those that differ only by seed are one group; a verdict says whether groups differ beyond noise."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: Annotated[tuple[Path, ...], "positional"]
     """Run folders, or folders of them; two at least."""
     html: Path | None = None
     """Also write the comparison as one page that needs no network."""
     seed: int = 0
     """Accepted by every command; the bootstrap always draws alike."""
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+    output: Output = dataclasses.field(default_factory=Output)
 
 
 def run(arguments: list[str]) -> int:

@@ -6,13 +6,13 @@ options are those of the command as it stands on the line, env and all.
 
 from __future__ import annotations
 
+from argparse import Action
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from redline.cli import COMMANDS, command
-from redline.cli.arguments import HELP, Argument, arguments_of
 from redline.cli.bench import KINDS
-from redline.cli.options import Asked, asking
+from redline.cli.options import HELP, Asked, Parser, asking
 from redline.errors import RedlineError, unknown
 
 WORDS = "--words"
@@ -97,44 +97,44 @@ def _commands(before: list[str]) -> Iterable[tuple[str, str]]:
 
 def _arguments(before: list[str], current: str) -> Iterable[tuple[str, str]]:
     """Words that may follow a command and the arguments it has so far: options, names of envs, choices."""
-    known = _asked(before)
-    options = {spelling: each for each in known if not each.positional for spelling in each.spellings}
+    parser = _asked(before)
+    if parser is None:
+        return []
+    options = parser._option_string_actions
     waiting = options.get(before[-1])
-    if waiting is not None and not waiting.is_switch:
+    if waiting is not None and waiting.nargs != 0:
         return [(choice, "") for choice in _values(waiting)]
     if current.startswith("-"):
-        return [(spelling, _first_line(each.about)) for spelling, each in options.items()]
-    return [(name, "") for each in known if each.positional for name in _values(each)]
+        return [(spelling, str(each.help)) for spelling, each in options.items()]
+    words = [each for each in parser._actions if not each.option_strings]
+    return [(name, "") for each in words for name in _values(each)]
 
 
-def _asked(before: list[str]) -> list[Argument]:
-    """The arguments of the command that the words begin with; none where that is no command."""
+def _asked(before: list[str]) -> Parser | None:
+    """The parser of the command that the words begin with; None where that is no command."""
     name, rest = ("_".join(before[:2]), before[2:]) if before[0] == "bench" else (before[0], before[1:])
     if name not in (*COMMANDS, *(f"bench_{kind}" for kind in KINDS)):
-        return []
+        return None
     for arguments in ([*rest, "--help"], ["--help"]):  # where the env is unknown or half written, there are options yet
         try:
             with asking():
                 command(name)(arguments)
         except Asked as answer:
-            return arguments_of(answer.kind)
+            return answer.parser
         except (RedlineError, OSError):
             continue
-    return []
+    return None
 
 
-def _values(argument: Argument) -> Iterable[str]:
+def _values(argument: Action) -> Iterable[str]:
     """The values of an argument that can be listed."""
-    if argument.field in ("env", "world", "target"):
+    if argument.dest in ("env", "world", "target"):
         from redline.worlds.registry import known_names
 
         return known_names()
-    if argument.field == "engine":
+    if argument.dest == "engine":
         from redline.engines import AUTO, ENGINES
 
         return [*ENGINES, AUTO]
-    return argument.choices
-
-
-def _first_line(text: str) -> str:
-    return text.split("\n")[0]
+    metavar = str(argument.metavar)
+    return metavar.split("|") if "|" in metavar else []

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import tyro
+from typing import Annotated, Any
 
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, combine, parse
@@ -21,7 +19,7 @@ from redline.worlds.world import World
 class Envs:
     """List the worlds there are, with their options, the names that work, and the engines."""
 
-    env: tyro.conf.Positional[str] = ""
+    env: Annotated[str, "positional"] = ""
     """Show this world or env only."""
     seed: int = 0
     """Accepted by every command; a list draws nothing at random."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import tyro
+from typing import TYPE_CHECKING, Annotated, Any
 
 from redline.cli.console import Watcher
 from redline.cli.worlds import first_word, parse_with, say_to, show, world_named
@@ -30,7 +28,7 @@ How a policy is scored is its world's business: `redline eval TARGET --help` lis
 class Eval:
     """Who is scored."""
 
-    target: tyro.conf.Positional[str]
+    target: Annotated[str, "positional"]
     """A run folder, one of its checkpoints, a policy that comes with the package (redline envs lists them), a simple
     player such as react-restore, or an env, whose players are scored."""
     policy: str | None = None

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, parse
 
@@ -17,15 +15,15 @@ from redline.cli.options import Output, parse
 class Export:
     """Write a trained policy as a file that runs without Redline: observations in, actions out."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, "positional"]
     """A run folder, or one of its checkpoints."""
-    file: tyro.conf.Positional[Path]
+    file: Annotated[Path, "positional"]
     """The file to write: .onnx, or .pt2 (a program of torch.export)."""
     trust: bool = False
     """Use what the run names, such as an env of its own, though it was not made by you."""
     seed: int = 0
     """Accepted by every command; nothing is drawn here."""
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+    output: Output = dataclasses.field(default_factory=Output)
 
 
 def run(arguments: list[str]) -> int:

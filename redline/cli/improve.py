@@ -7,9 +7,7 @@ import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import tyro
+from typing import TYPE_CHECKING, Annotated, Any
 
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, combine, parse
@@ -36,7 +34,7 @@ result plays its likeliest actions, and is never worse on the episodes that judg
 class Improve:
     """What is improved, and where the result goes."""
 
-    policy: tyro.conf.Positional[str]
+    policy: Annotated[str, "positional"]
     """A run folder, one of its checkpoints, or a policy that comes with the package."""
     seed: int = 0
     """All randomness follows from it: same seed, same result."""

@@ -12,8 +12,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, parse
 from redline.errors import RedlineError
@@ -32,13 +30,13 @@ TEMPLATES = {  # where each file goes
 class New:
     """Write a working world into a new folder: its rules, tests in three lines, and a package that announces it."""
 
-    name: tyro.conf.Positional[str]
+    name: Annotated[str, "positional"]
     """Name of the world, which is also that of its module and folder."""
     folder: Path = Path(".")
     """Where the new folder goes."""
     seed: int = 0
     """Accepted by every command; nothing is drawn at random here."""
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+    output: Output = dataclasses.field(default_factory=Output)
 
     def __post_init__(self) -> None:
         """Refuse a name that could not be used."""

@@ -7,13 +7,10 @@ import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import tyro
+from typing import TYPE_CHECKING, Annotated, Any
 
 from redline.cli.console import out, print_json
-from redline.cli.mistakes import chosen
-from redline.cli.options import ENV_PART, Output, combine, parse
+from redline.cli.options import ENV_PART, Output, Parser, combine, made, read
 from redline.cli.worlds import first_word, say_to, world_named
 from redline.errors import RedlineError
 from redline.learn.config import at_least
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
 class PlayOptions:
     """Watch an episode: print every step, from --step on, or write a page that plays it (--html)."""
 
-    target: tyro.conf.Positional[str]
+    target: Annotated[str, "positional"]
     """A run folder, one of its checkpoints, a policy that comes with Redline, or an env, together with --policy."""
     policy: str | None = None
     """A simple player instead of a trained policy, for an env that has some: leave it out to see their names."""
@@ -83,8 +80,8 @@ def _parse(arguments: list[str]) -> tuple[Any, dict[str, Any]]:
     own = None if world is None else world.options
     parts: dict[str, Any] = {} if own is None else {ENV_PART: own}
     kind = combine(PlayOptions.__doc__ or "", options=PlayOptions, **parts, output=Output)
-    command: Any = parse("play", kind, arguments)
-    given = chosen(kind, arguments)
+    given = read(Parser("play", kind), arguments)
+    command: Any = made(kind, given)
     fields = [] if own is None else [field.name for field in dataclasses.fields(own)]
     return command, {name: getattr(getattr(command, ENV_PART), name) for name in fields if name in given}
 

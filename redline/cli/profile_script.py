@@ -6,9 +6,8 @@ import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import tyro
 from rich.table import Table
 
 from redline.cli.console import out, print_json
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 class Script:
     """Run a training script unchanged and say where its time goes. What follows its name goes to the script."""
 
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+    output: Output = dataclasses.field(default_factory=Output)
 
 
 def run_script(options: list[str], arguments: list[str]) -> int:

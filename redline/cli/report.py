@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from redline.cli.console import out, print_json
 from redline.cli.options import Output, parse
 
@@ -17,13 +15,13 @@ from redline.cli.options import Output, parse
 class ReportOptions:
     """Write a run's report as one self-contained HTML file into its folder."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, "positional"]
     """The run folder."""
     trust: bool = False
     """Use what the run names, such as a world of its own, though it was not made by you."""
     seed: int = 0
     """Accepted by every command; the episodes of a report have seeds of their own."""
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+    output: Output = dataclasses.field(default_factory=Output)
 
 
 def run(arguments: list[str]) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -28,11 +27,11 @@ RUNS = Path("runs")
 class RunsOptions:
     """List the runs in a folder: env, settings that differ from the default, steps, score, state."""
 
-    folder: tyro.conf.Positional[Path] = RUNS
+    folder: Annotated[Path, "positional"] = RUNS
     """Where the runs are."""
     seed: int = 0
     """Accepted by every command; a list draws nothing at random."""
-    output: Annotated[Output, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Output)
+    output: Output = dataclasses.field(default_factory=Output)
 
 
 def run(arguments: list[str]) -> int:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import tyro
+from typing import TYPE_CHECKING, Annotated, Any
 
 from redline.errors import RedlineError, unknown
 from redline.learn.config import PPOConfig, TrainConfig, at_least
@@ -33,7 +31,7 @@ JUDGED = 100
 class SearchOptions:
     """The search and its budget."""
 
-    env: tyro.conf.Positional[str] = ""
+    env: Annotated[str, "positional"] = ""
     """The world whose workflows are searched; redline envs lists them."""
     total_episodes: int = 100_000
     """Episodes of the whole search."""

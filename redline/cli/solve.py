@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import tyro
+from typing import Annotated
 
 from redline.cli.worlds import first_word, having, parse_with, say_to, show
 from redline.errors import RedlineError
@@ -17,7 +16,7 @@ ABOUT = "Find the best possible solution of an env with an exact solver, and pro
 class Solve:
     """Solve an env exactly."""
 
-    env: tyro.conf.Positional[str]
+    env: Annotated[str, "positional"]
     """Which env; redline envs lists them. Options may stand behind its name."""
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redline.cli.arguments import Argument, arguments_of
 from redline.cli.compare import compared
-from redline.cli.console import out
-from redline.cli.options import Output, combine, parse
+from redline.cli.console import out, print_json
+from redline.cli.options import ENV_PART, Output, Parser, Range, combine, made, parse, read
 from redline.cli.worlds import say_to
+from redline.engines.faults import Faults
+from redline.engines.settings import Collecting
 from redline.errors import RedlineError
 from redline.files import make_folder, warn_on_stderr
-from redline.learn.config import TrainConfig, at_least, config_from_json, config_to_json
+from redline.learn.config import PPOConfig, TrainConfig, at_least, config_from_json, config_to_json
 from redline.learn.trust import require_trusted
 from redline.runs import CONFIG, Run, as_written, within
 from redline.search.parallel import Runner, make_runner
@@ -28,17 +29,18 @@ from redline.worlds.registry import world_of
 from redline.worlds.world import Say
 
 if TYPE_CHECKING:
-    from redline.learn.sweeping import Job, Span
+    from redline.learn.sweeping import Job
 
 SWEEP = "sweep.json"
 PAGE = "compare.html"
-RANGE, MOST_SEEDS, MOST_CHOICES = "..", 10_000, 10_000
+MOST_SEEDS = 10_000
+MOST_CHOICES = 10_000
 
 
 @dataclass(frozen=True)
 class Sweep:
     """Train with several settings and seeds and compare them. Every option of train may have several values, such as
-    --learning-rate 1e-3,3e-3; words and lists are separated by semicolons, such as --hidden '64,64;128,128'.
+    --learning-rate 1e-3 3e-3 or --hidden 64,64 128,128.
     """
 
     seeds: int = 3
@@ -85,10 +87,18 @@ def run(arguments: list[str]) -> int:
         return _go_on(command.sweep.resume, command.sweep, command.output)
     from redline.cli.train import env_parts
 
-    axes, arguments = split_axes(arguments)
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
-    command = parse("sweep", combine(Sweep.__doc__ or "", **parts, sweep=Sweep, output=Output), arguments)
+    kinds = [TrainConfig, PPOConfig, Collecting, Faults]
+    if ENV_PART in parts:
+        kinds.append(parts[ENV_PART])
+    kind = combine(Sweep.__doc__ or "", **parts, sweep=Sweep, output=Output)
+    given = read(Parser("sweep", kind, many=kinds), arguments)
+    varied = {field.name for each in kinds for field in dataclasses.fields(each)} - {"env"}
+    axes, single = _axes(given, varied)
+    command = made(kind, single)
+    own = {field.name for field in dataclasses.fields(parts[ENV_PART])} if ENV_PART in parts else set()
+    options |= {name: value for name, value in single.items() if name in own}
     folder = _begin(name, axes, command, options)
     return _go_on(folder, command.sweep, command.output)
 
@@ -111,7 +121,10 @@ def _go_on(folder: Path, options: Sweep, output: Output) -> int:
         runner.close()
     runs = [folder / f"{point}-s{seed}" for point in left for seed in plan["seeds"]]
     if len(runs) < 2:
-        out.print(f"One run: {runs[0]}. Nothing to compare.", soft_wrap=True)
+        if output.json:
+            print_json({"runs": [str(each) for each in runs]})
+        else:
+            out.print(f"One run: {runs[0]}. Nothing to compare.", soft_wrap=True)
         return 0
     compared(runs, folder / PAGE, output)
     return 0
@@ -135,63 +148,24 @@ def read_plan(folder: Path) -> dict[str, Any]:
     return plan
 
 
-# What to try
-
-
-def split_axes(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Options that have several values, as they are written, and the arguments without them."""
-    axes: dict[str, str] = {}
-    rest: list[str] = []
-    waiting = list(arguments)
-    while waiting:
-        word = waiting.pop(0)
-        name, equals, value = word.partition("=")
-        if not name.startswith("--") or (not equals and (not waiting or waiting[0].startswith("--"))):
-            rest.append(word)
-            continue
-        value = value if equals else waiting.pop(0)
-        if _is_several(value):
-            axes[name.removeprefix("--").replace("-", "_")] = value
-        else:
-            rest += [name, value]
-    return axes, rest
-
-
-def _is_several(value: str) -> bool:
-    """Whether a value stands for several: numbers with commas or a range, or anything with semicolons."""
-    if ";" in value or _is_range(value):
-        return True
-    parts = value.split(",")
-    return len(parts) > 1 and all(map(_is_number, parts))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_range(value: str) -> bool:
-    low, dots, high = value.partition(RANGE)
-    return bool(dots) and _is_number(low) and _is_number(high)
-
-
-def _begin(name: str, axes: dict[str, str], command: Any, options: dict[str, Any]) -> Path:
+def _begin(name: str, axes: dict[str, list[Any]], command: Any, options: dict[str, Any]) -> Path:
     """A folder with the plan of a sweep."""
     from redline.learn.prepare import prepared
     from redline.learn.sweeping import draw as draw_points
     from redline.learn.sweeping import grid, require_steps, seeds_from
 
     sweep: Sweep = command.sweep
-    whole = {**command.training.env_options, **options, **_changed_options(command)}
+    whole = {**command.training.env_options, **options}
     base = dataclasses.replace(command.training, env_options=whole)
-    values = {axis: _values(axis, text, command, sweep.random is not None) for axis, text in axes.items()}
+    flat = _flat(base)
+    values = {}
+    for axis, given in axes.items():
+        is_whole = isinstance(flat.get(axis), int | None)
+        values[axis] = _values(axis, given, is_whole, sweep.random is not None)
     if sweep.random is None:
         _require_few(math.prod(map(len, values.values())))
     chosen = grid(values) if sweep.random is None else draw_points(values, sweep.random, base.seed)
-    configs = [prepared(_point(base, settings, command), frozenset(axes), lambda text: None) for settings in chosen]
+    configs = [prepared(_point(base, settings), frozenset(axes), lambda text: None) for settings in chosen]
     for config in configs:
         require_steps(config)
     points = [f"p{k:02d}" for k in range(len(configs))]
@@ -217,79 +191,53 @@ def _new_folder(name: str) -> Path:
     return run.path
 
 
-def _changed_options(command: Any) -> dict[str, Any]:
-    from redline.cli.train import changed_options
-
-    return changed_options(command)
-
-
-def _values(axis: str, text: str, command: Any, random: bool) -> Any:
-    """The values of an option, each as its type has it."""
-    known = {argument.field: argument for part in _parts(command) for argument in arguments_of(type(part), part)}
-    if axis not in known:
-        raise RedlineError(f"sweep has no option --{axis.replace('_', '-')} to vary. See redline train --help.")
-    argument = known[axis]
-    if _is_range(text):
-        if not random:
-            raise RedlineError(
-                f"--{axis.replace('_', '-')} {text} is a range, from which --random draws. Add --random 8."
-            )
-        return _span(argument, text)
-    separator = ";" if ";" in text else ","
-    found = [_converted(part.strip(), argument) for part in text.split(separator) if part.strip()]
-    if not found:
-        raise RedlineError(f"{argument.name} {text} holds no value. See redline train --help.")
+def _flat(config: Any) -> dict[str, Any]:
+    """All settings of a config by name, nested ones too, and the env's options."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        found |= _flat(value) if dataclasses.is_dataclass(value) else {field.name: value}
     return found
 
 
-def _span(argument: Argument, text: str) -> Span:
-    """The numbers of a range."""
+def _axes(given: dict[str, Any], varied: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that have several values or a range, and the values of all others."""
+    axes = {}
+    single = {}
+    for name, values in given.items():
+        if name not in varied or not isinstance(values, list):
+            single[name] = values
+        elif len(values) > 1 or isinstance(values[0], Range):
+            axes[name] = values
+        else:
+            single[name] = values[0]
+    return axes, single
+
+
+def _values(axis: str, values: list[Any], is_whole: bool, random: bool) -> Any:
+    """The values of an option: a list, or a range to draw from."""
     from redline.learn.sweeping import Span
 
-    low, high = (float(part) for part in text.split(RANGE))
+    option = f"--{axis.replace('_', '-')}"
+    if not isinstance(values[0], Range):
+        return values
+    low, high, text = values[0]
+    if not random:
+        raise RedlineError(f"{option} {text} is a range, from which --random draws. Add --random 8.")
     if not (math.isfinite(high - low) and low <= high):
-        raise RedlineError(f"{argument.name} {text} is no range: it goes up, from one number to another, as 1..8 does.")
-    return Span(low, high, int in argument.kinds)
+        raise RedlineError(f"{option} must be a range that goes up, such as 1..8 (got {text}).")
+    return Span(low, high, is_whole)
 
 
-def _parts(command: Any) -> Iterator[Any]:
-    yield command.training
-    if hasattr(command, "env_part"):
-        yield command.env_part
-
-
-def _converted(text: str, argument: Argument) -> Any:
-    """A value as an option's type has it."""
-    for kind in argument.kinds:
-        try:
-            if kind is int:
-                return int(float(text)) if float(text).is_integer() else int(text)
-            if kind is float:
-                return float(text)
-            if kind is bool:
-                return {"true": True, "false": False}[text.lower()]
-            if kind == tuple[int, ...]:
-                return tuple(int(part) for part in text.split(","))
-        except (ValueError, KeyError):
-            continue
-        if kind is str:
-            return text
-    raise RedlineError(f"{argument.name} {text} cannot be read. See redline train --help.")
-
-
-def _point(base: TrainConfig, settings: dict[str, Any], command: Any) -> TrainConfig:
+def _point(base: TrainConfig, settings: dict[str, Any]) -> TrainConfig:
     """A choice of settings as a config."""
-    config, options = base, dict(base.env_options)
-    own = {field.name for field in dataclasses.fields(command.env_part)} if hasattr(command, "env_part") else set()
-    ppo = {field.name for field in dataclasses.fields(base.ppo)}
-    for name, value in settings.items():
-        if name in ppo:
-            config = dataclasses.replace(config, ppo=dataclasses.replace(config.ppo, **{name: value}))
-        elif name in own:
-            options[name] = value
-        else:
-            config = dataclasses.replace(config, **{name: value})
-    return dataclasses.replace(config, env_options=options)
+    from redline.learn.settings import setting_names, with_settings
+
+    known = setting_names(TrainConfig)
+    training = {name: value for name, value in settings.items() if name in known}
+    options = {name: value for name, value in settings.items() if name not in known}
+    config = with_settings(base, training)
+    return dataclasses.replace(config, env_options={**base.env_options, **options})
 
 
 # Doing it

@@ -11,14 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
-
 from redline.cli import train_stages as stages
-from redline.cli.arguments import HELP, arguments_of
 from redline.cli.console import Watcher, out, print_json, short
-from redline.cli.help import short_help, wants_short_help
-from redline.cli.mistakes import UnknownArgument, chosen
-from redline.cli.options import ENV_PART, Output, combine, is_asked, parse
+from redline.cli.options import ENV_PART, HELP, Output, Parser, UnknownArgument, combine, made, read
 from redline.cli.worlds import say_to, show
 from redline.errors import RedlineError
 from redline.files import warn_on_stderr
@@ -41,7 +36,6 @@ COMMON = (
     "entropy", "hidden", "seed", "device", "run_dir", "resume", "from_run", "eval_every", "eval_episodes", "json", "quiet",
 )  # fmt: skip
 """The options that people need; `--help-all` lists the others, too."""
-"""The name that the options of an env's world have among the parts of a command."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +48,8 @@ class Folder:
     """Use exactly this folder for the run instead."""
     resume: Path | None = None
     """Go on with this run (or from this checkpoint of one), with its own settings; --total-steps goes on past its end."""
-    from_run: Annotated[Path | None, tyro.conf.arg(aliases=["--from"])] = None
-    """Begin with the weights of this run or checkpoint, or of a policy that comes with its world, by its name; inputs are
-    matched by name, and new ones count for nothing."""
+    from_run: Annotated[Path | None, "--init-from", "~--from-run", "~--from"] = None
+    """Begin with the weights of this run, checkpoint or shipped policy; inputs are matched by name."""
     trust: bool = False
     """Begin with (--from) or go on with (--resume) what a run names, though it was not made by you."""
     eval_episodes: int | None = None
@@ -87,7 +80,7 @@ class Resume:
     """The run folder, or one of its checkpoints."""
     trust: bool = False
     """Go on with what the run names, such as an env of its own, though it was not made by you. It counts as yours then."""
-    total_steps: Annotated[int | None, tyro.conf.arg(aliases=["--total-timesteps"])] = None
+    total_steps: Annotated[int | None, "--total-steps", "--total-timesteps"] = None
     """Go on past the end of the run, to this many env steps since its start; schedules are stretched."""
     eval_episodes: int | None = None
     """Episodes to score the result on at the end; 0 scores nothing. Default: as many as the env's world suggests."""
@@ -109,11 +102,9 @@ def run(arguments: list[str]) -> int:
     parts: dict[str, Any] = {"training": TrainConfig}
     arguments, name, options = env_parts(arguments, parts)
     kind = combine(ABOUT, **parts, plan=Plan, folder=Folder, saving=Saving, output=Output)
-    if wants_short_help(arguments) and not is_asked():
-        print(short_help("train", kind, COMMON, ENV_PART, arguments[0]))
-        raise SystemExit(0)  # as every other help does
-    command = parse("train", kind, arguments)
-    given = chosen(kind, arguments)
+    values = read(Parser("train", kind, common=COMMON), arguments)
+    command = made(kind, values)
+    given = frozenset(values)
     preset = stages.preset_of(name, command, given, options)
     if preset is not None:
         return stages.begin(preset, name, command, given, options)
@@ -125,10 +116,11 @@ def run(arguments: list[str]) -> int:
 def _parse_resume(arguments: list[str]) -> Any:
     """The command that goes on with a run, which takes neither an env nor a training option."""
     kind = combine(Resume.__doc__ or "", resume=Resume, saving=Saving, output=Output)
+    parser = Parser("train", kind)
     try:
-        return parse("train", kind, arguments)
+        return made(kind, read(parser, arguments))
     except UnknownArgument as error:
-        options = ", ".join(each.name for each in arguments_of(kind) if each.name != "--resume")
+        options = ", ".join(each.option_strings[0] for each in parser.fields.values() if each.dest != "resume")
         raise RedlineError(
             f"--resume goes on with the run's own settings: leave out {error.argument}. It takes {options}."
         ) from None
@@ -141,35 +133,20 @@ def env_parts(arguments: list[str], parts: dict[str, Any]) -> tuple[list[str], s
     """
     from redline.learn.config import recipe
 
-    place = _place_of_env(arguments)
-    name, options = with_query(arguments[place], {}) if place is not None else (default_world().name, {})
-    rest = arguments if place is None else arguments[:place] + arguments[place + 1 :]
-    arguments = [name, *rest]
+    is_named = bool(arguments) and not arguments[0].startswith("-")
+    word = arguments[0] if is_named else default_world().name
+    name, options = with_query(word, {})
+    arguments = [name, *arguments[is_named:]]
     asks_help = any(each in HELP for each in arguments)
     if not asks_help:
         require_known(name)
     world = find_world(name)
-    if world is not None and world.options is not None and (place is not None or not asks_help):
+    if world is not None and world.options is not None and (is_named or not asks_help):
         parts[ENV_PART] = world.options
     if parts.get("training") is TrainConfig:
         parts["training"] = recipe(name)
         options = {**parts["training"].env_options, **options}
     return arguments, name, options
-
-
-def _place_of_env(arguments: list[str]) -> int | None:
-    """Where the name of an env stands: first, or behind options, where it must be one that is known."""
-    if arguments and not arguments[0].startswith("-"):
-        return 0
-    words = (k for k, each in enumerate(arguments) if not each.startswith("-"))
-    return next(
-        (k for k in words if find_world(arguments[k].partition("?")[0]) and not _is_address(arguments[k])), None
-    )
-
-
-def _is_address(word: str) -> bool:
-    """Whether a word is a host and a port, which Gymnasium could take for a module and an id."""
-    return word.rpartition(":")[2].isdigit()
 
 
 def changed_options(command: Any) -> dict[str, Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import tyro
+from typing import Annotated
 
 from redline.cli.worlds import first_word, having, parse_with, say_to, show
 from redline.errors import RedlineError, unknown
@@ -20,7 +19,7 @@ What a recording is depends on the world: `redline verify WORLD --help` lists wh
 class Verify:
     """Replay recordings of an original and compare them."""
 
-    world: tyro.conf.Positional[str]
+    world: Annotated[str, "positional"]
     """The world whose recordings are replayed; redline envs lists them. Options may stand behind its name."""
     seed: int = 0
     """Accepted by every command; a replay draws nothing at random."""

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.cli.console import err, out, print_json
-from redline.cli.mistakes import UnknownArgument
-from redline.cli.options import Output, combine, parse
+from redline.cli.options import Output, UnknownArgument, combine, parse
 from redline.errors import RedlineError
 from redline.runs import BEST, SEARCH_STATE
 from redline.worlds.naming import with_query
@@ -35,9 +34,10 @@ def show(answer: Answer, output: Output) -> int:
 
 
 def first_word(arguments: Sequence[str], means: Callable[[str], World | None]) -> World | None:
-    """The world of the first argument that is no option and means one."""
-    words = (each for each in arguments if not each.startswith("-"))
-    return next((world for world in map(means, words) if world is not None), None)
+    """The world that the first argument means; an option there means none."""
+    if not arguments or arguments[0].startswith("-"):
+        return None
+    return means(arguments[0])
 
 
 def parse_with(command: str, about: str, parts: dict[str, Any], arguments: list[str], part: str, world: World) -> Any:

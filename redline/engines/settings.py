@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from redline.engines.faults import Faults
 from redline.errors import RedlineError
@@ -15,7 +16,7 @@ from redline.threads import cores
 class Collecting:
     """How experience is collected, beside the engine's name."""
 
-    workers: int = 0
+    workers: Annotated[int, "--num-workers", "~--workers"] = 0
     """Worker processes of the engines that have them; 0 takes one per core, and never more than envs."""
     ready_fraction: float = 0.1
     """Engine ready: ask the policy as soon as this share of the envs still playing is ready."""

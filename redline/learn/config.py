@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-import tyro
-
 from redline.engines.settings import Collecting
 from redline.errors import RedlineError
 from redline.learn.stored import from_json
@@ -25,13 +23,13 @@ MOST_LAYERS, MOST_COUNT = 64, 10**15
 class PPOConfig:
     """How PPO learns from a rollout."""
 
-    learning_rate: Annotated[float, tyro.conf.arg(aliases=["--lr"])] = 5e-3
+    learning_rate: Annotated[float, "--learning-rate", "--lr"] = 5e-3
     """Adam's step size at the start."""
-    anneal: bool = True
+    anneal: Annotated[bool, "--anneal-lr", "~--anneal"] = True
     """Let the step size fall linearly to zero over the run."""
-    epochs: int = 4
+    epochs: Annotated[int, "--update-epochs", "~--epochs"] = 4
     """Passes over each rollout."""
-    minibatches: int = 1
+    minibatches: Annotated[int, "--num-minibatches", "~--minibatches"] = 1
     """Parts a pass is cut into; 1 learns from the whole rollout at once, 0 takes parts of 64 steps (32 at most)."""
     whole_observations: bool = False
     """Cut a pass between observations, not between steps: those that saw the same one stay together, so that it goes
@@ -40,13 +38,13 @@ class PPOConfig:
     """Discount of future reward."""
     gae_lambda: float = 0.95
     """Trade between bias and variance of the advantages."""
-    clip: float = 0.2
+    clip: Annotated[float, "--clip-coef", "~--clip"] = 0.2
     """How far a probability may move before the objective stops rewarding it."""
-    entropy: float = 0.003
+    entropy: Annotated[float, "--ent-coef", "~--entropy"] = 0.003
     """Weight of the entropy bonus."""
     anneal_entropy: bool = False
     """Let the entropy bonus fall linearly to zero over the run."""
-    value: float = 0.5
+    value: Annotated[float, "--vf-coef", "~--value"] = 0.5
     """Weight of the value loss."""
     max_grad_norm: float = 0.5
     """Gradients longer than this are shortened to it."""
@@ -55,11 +53,11 @@ class PPOConfig:
     adaptive_kl: float | None = None
     """Let the step size follow how far the policy moves: smaller beyond twice this KL, larger below half of it. Takes the
     place of --anneal."""
-    normalise: bool = True
+    normalise: Annotated[bool, "--norm-adv", "~--normalise"] = True
     """Scale advantages to mean 0 and deviation 1 over the rollout."""
     reward_scale: float = 0.1
     """Rewards are multiplied by this before learning; reported returns are not."""
-    normalise_returns: bool = False
+    normalise_returns: Annotated[bool, "--norm-reward", "~--normalise-returns"] = False
     """Also divide rewards by how much returns vary, as seen so far; for envs whose returns are of unknown size."""
     elite: int = 0
     """Best episodes to remember and imitate; for envs in which nothing is left to chance. 0 imitates none."""
@@ -71,11 +69,11 @@ class PPOConfig:
 class TrainConfig:
     """The settings of a training run."""
 
-    env: tyro.conf.Positional[str] = field(default_factory=lambda: default_world().name)
+    env: Annotated[str, "positional"] = field(default_factory=lambda: default_world().name)
     """Env to train on: a name from `redline envs`, a Gymnasium id, or external:package.module:factory for your own."""
-    env_options: tyro.conf.Suppress[dict[str, Any]] = field(default_factory=dict)
+    env_options: Annotated[dict[str, Any], "hidden"] = field(default_factory=dict)
     """The env's own options."""
-    total_steps: Annotated[int | None, tyro.conf.arg(aliases=["--total-timesteps"])] = None
+    total_steps: Annotated[int | None, "--total-steps", "--total-timesteps"] = None
     """Stop after this many env steps, such as 100k or 5M (rounded up to whole updates). Default: what the env's world
     suggests, 1 million where it suggests nothing."""
     total_episodes: int | None = None
@@ -99,13 +97,13 @@ class TrainConfig:
     network: str | None = None
     """A network of your own, package.module:Net: a torch module made from the numbers of inputs and outputs, which answers
     inputs [n, inputs] with (outputs [n, outputs], values [n])."""
-    make_network: tyro.conf.Suppress[Callable[..., Any] | None] = None
+    make_network: Annotated[Callable[..., Any] | None, "hidden"] = None
     """The same from Python: a module, or a function that makes one."""
     recurrent: Literal["gru", "lstm"] | None = None
     """Remember: a GRU or an LSTM as wide as the last hidden layer stands behind the hidden layers."""
-    normalise_observations: bool = False
+    normalise_observations: Annotated[bool, "--norm-obs", "~--normalise-observations"] = False
     """Bring every number of the observations to mean 0 and deviation 1, as seen so far."""
-    schedule: tyro.conf.Suppress[Callable[[float], float] | None] = None
+    schedule: Annotated[Callable[[float], float] | None, "hidden"] = None
     """From Python: a function of progress (0 to 1) whose result the learning rate is multiplied by, in place of --anneal."""
     dedup: bool = True
     """Send each distinct observation through the network once. The gradient is the same, only sooner."""
@@ -115,7 +113,7 @@ class TrainConfig:
     """cpu, cuda, or auto: cuda where there is one."""
     threads: int = 0
     """Threads that learn; 0 takes one per core. They change the speed, never the result."""
-    compile: bool = False
+    compile: Annotated[bool, "--torch-compile", "~--compile"] = False
     """Let torch.compile have the network instead of our own gradient code: slow to start, for networks on a GPU."""
     reuse: int = 0
     """Learn again from this many earlier rollouts, with truncated importance weights (V-trace)."""

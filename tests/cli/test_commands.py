@@ -226,7 +226,7 @@ def test_bench_train_runs_everyone_in_turn_and_leaves_no_file_behind(
         (f"train cage2 --epochs {10**30}", "at most"),
         (f"train cage2 --preset none --max-steps {10**30}", "Try --max-steps 100"),
         ("train cage2 --checkpoint-seconds nan", "Try 30"),
-        ("train cage2 --total-steps 1e999999999", "takes a whole number"),
+        ("train cage2 --total-steps 1e999999999", "must be a whole number"),
         ("train cage2 --alignment-lambda nan", "Try --alignment-lambda"),
         (f"improve champion --horizon {10**30}", "at most"),
         (f"improve champion --lengths {10**30}", "at most"),

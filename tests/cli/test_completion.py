@@ -101,7 +101,7 @@ def test_whoever_asks_for_options_gets_no_command_run(tmp_path, monkeypatch):
     texts("train cage2 --total-steps 10 --")
     assert not list(tmp_path.iterdir())
     assert not parse("order", Output, []).json  # and afterwards all is as before
-    with asking(), pytest.raises(Exception, match="Output"):
+    with asking(), pytest.raises(Exception, match="redline order"):
         parse("order", Output, [])
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
-import tyro
 
 from redline.cli import main
 from redline.cli.options import parse
@@ -28,7 +27,7 @@ class Paint:
 class Order:
     """An order."""
 
-    what: tyro.conf.Positional[str]
+    what: Annotated[str, "positional"]
     """A thing, such as a chair."""
     how_many: int | None = None
     """A number."""
@@ -42,7 +41,7 @@ class Order:
     """A place."""
     paint: Paint = field(default_factory=Paint)
     """Nested, and yet in the same list."""
-    quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
+    quiet: Annotated[bool, "--quiet", "-q"] = False
     """A switch with a short name."""
 
     def __post_init__(self) -> None:
@@ -52,20 +51,21 @@ class Order:
 
 MISTAKES = {
     "": "order needs WHAT: a thing, such as a chair.",
-    "chair --how-many three": "--how-many three cannot be read: it takes a whole number. Try --how-many 1000.",
-    "chair --how-many 2.5": "--how-many 2.5 cannot be read: it takes a whole number. Try --how-many 1000.",
-    "chair --how-many": "--how-many needs a value. Try --how-many 1000.",
-    "chair --how-many --wrapped": "--how-many needs a value. Try --how-many 1000.",
+    "chair --how-many three": "--how-many must be a whole number (got three).",
+    "chair --how-many 2.5": "--how-many must be a whole number (got 2.5).",
+    "chair --how-many": "--how-many needs a value.",
+    "chair --how-many --wrapped": "--how-many needs a value.",
     "chair --how-mny 3": "order has no option --how-mny. Did you mean --how-many? See redline order --help.",
     "chair --x=3": "order has no option --x. See redline order --help.",
     "chair -x": "order has no option -x. See redline order --help.",
-    "chair --price cheap": "--price cheap cannot be read: it takes a number. Try --price 9.5.",
-    "chair --colour gren": "--colour gren is none of red, green. Try --colour green.",
-    "chair --mix 1,b": "--mix 1,b cannot be read: it takes whole numbers with commas between them. Try --mix 1,2.",
-    "chair --coats few": "--coats few cannot be read: it takes a whole number. Try --coats 2.",
-    "chair table": "order has no place for 'table'. Leave it out, or see redline order --help.",
-    "chair --wrapped no": "--wrapped takes no value, and 'no' was given. Write --no-wrapped.",
-    "chair --wrapped=true": "--wrapped takes no value, and 'true' was given. Write --wrapped.",
+    "chair --price cheap": "--price must be a number (got cheap).",
+    "chair --colour gren": "--colour must be one of red, green (got gren).",
+    "chair --mix 1,b": "--mix must be a whole number (got b).",
+    "chair --coats few": "--coats must be a whole number (got few).",
+    "chair table": "order has no place for 'table': WHAT comes first. See redline order --help.",
+    "chair --wrapped no": "--wrapped takes no value (got 'no'). Write --wrapped or --no-wrapped.",
+    "chair --wrapped=true": "--wrapped takes no value (got 'true').",
+    "none --coats none": "--coats must be a whole number (got none).",
 }
 
 
@@ -98,16 +98,19 @@ def test_what_can_be_read_is_read(line):
     [
         ("eval", "eval needs TARGET: a run folder"),
         ("new", "new needs NAME: name of the world"),
-        ("report", "Try: redline report runs/NAME."),
+        ("report", "report needs RUN: the run folder."),
         ("verify", "Try: redline verify cage2"),
         ("solve", "Try: redline solve petri:"),
-        ("train cage2 --total-steps abc", "Try --total-steps 1000."),
+        ("train cage2 --total-steps abc", "--total-steps must be a whole number (got abc)."),
         ("train cage2 --lerning-rate 1", "Did you mean --learning-rate?"),
-        ("train cage2 --turbo false", "Write --no-turbo."),
+        ("train cage2 --turbo false", "Write --turbo or --no-turbo."),
         ("train cage2 petri:cluster/J-0", "no place for 'petri:cluster/J-0'"),
         ("train --resume runs/a cage2", "leave out cage2."),
         ("train cage2 --resume runs/a", "leave out cage2."),
         ("train --resume runs/a --gamma 0.9", "leave out --gamma."),
+        ("train --network my_nets:Net cage2", "no place for 'cage2': ENV comes first"),
+        ("train --run-dir CartPole-v1 cage2", "no place for 'cage2': ENV comes first"),
+        ("report none", "no run folder at none"),
         ("eval sleep --gantt x.svg", "--gantt is for petri, not for cage2"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 
 import redline
 from redline.cli import main
-from redline.cli.numbers import whole
+from redline.cli.options import whole
 from redline.learn import checkpoint
 from redline.metrics import load_metrics
 from redline.runs import Run
@@ -70,7 +70,7 @@ def test_help_shows_the_options_that_people_need_and_help_all_the_rest(capsys):
         (["train", "ALE/Pong-v5"], "pip install ale-py"),
         (["train", "external:./nowhere.py:make"], "There is no file ./nowhere.py"),
         (["eval"], "eval needs TARGET: a run folder"),
-        (["train", "CartPole-v1", "--lr", "fast"], "--lr fast cannot be read: it takes a number"),
+        (["train", "CartPole-v1", "--lr", "fast"], "--learning-rate must be a number (got fast)"),
         (["train", "CartPole-v1", "--from", "nowhere"], "nothing at nowhere"),
     ],
 )

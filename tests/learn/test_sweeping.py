@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from redline.cli import main
-from redline.cli.sweep import SWEEP, split_axes
+from redline.cli.options import Asked, asking
+from redline.cli.sweep import SWEEP
 from redline.errors import RedlineError
 from redline.learn.config import TrainConfig, config_to_json
 from redline.learn.sweeping import Job, NotSaved, Span, draw, grid, is_done, rungs, seeds_from, survivors, train_until
@@ -36,21 +38,36 @@ def test_halving_ends_with_two_at_least_and_few_choices_are_all_trained():
     assert [survivors(8), survivors(4), survivors(3), survivors(2)] == [4, 2, 2, 2]
 
 
-def test_numbers_with_commas_and_words_with_semicolons_are_several_values():
-    words = [
-        "cage2",
-        "--learning-rate",
-        "1e-3,3e-3",
-        "--hidden=64,64;32,32",
-        "--red-agent",
-        "A,B",
-        "--seeds",
-        "5",
-        "--no-anneal",
-    ]
-    axes, rest = split_axes(words)
-    assert axes == {"learning_rate": "1e-3,3e-3", "hidden": "64,64;32,32"}
-    assert rest == ["cage2", "--red-agent", "A,B", "--seeds", "5", "--no-anneal"]
+@pytest.mark.parametrize(
+    ("words", "name", "values"),
+    [
+        ("--lr 1e-3 3e-3", "learning_rate", [1e-3, 3e-3]),
+        ("--hidden 64,64 128,128", "hidden", [(64, 64), (128, 128)]),
+        ("--total-steps 100k 200k", "total_steps", [100_000, 200_000]),
+        ("--workers 1 2", "workers", [1, 2]),
+        ("--dedup true false", "dedup", [True, False]),
+        ("--hidden 64,64", "hidden", [(64, 64)]),
+        ("--no-dedup", "dedup", [False]),
+    ],
+)
+def test_an_option_takes_several_values(words, name, values):
+    with asking(), pytest.raises(Asked) as asked:
+        main(["sweep", "cage2"])
+    assert asked.value.parser.given(["cage2", *words.split()])[name] == values
+
+
+def test_a_list_is_one_value(tmp_path, capsys):
+    folder = tmp_path / "sweep"
+    words = f"sweep cage2 --max-steps 8 --total-steps 128 --num-envs 16 --num-steps 8 --hidden 8,8 --folder {folder}"
+    assert main([*words.split(), "--seeds", "1", "--eval-episodes", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"runs": [str(folder / "p00-s0")]}
+    assert Run.open(folder / "p00-s0").config["hidden"] == [8, 8]
+
+
+def test_settings_of_workers_can_be_swept():
+    from redline.cli.sweep import _point
+
+    assert _point(TINY, {"workers": 2}).collecting.workers == 2
 
 
 def test_a_run_stopped_on_the_way_equals_one_that_was_not(tmp_path):
@@ -75,7 +92,7 @@ def test_seeds_are_apart():
 def test_a_sweep_ends_in_a_comparison_and_can_be_resumed(tmp_path, capsys):
     folder = tmp_path / "sweep"
     words = f"sweep cage2 --max-steps 8 --total-steps 256 --num-envs 16 --num-steps 8 --hidden 8 --folder {folder}"
-    assert main([*words.split(), "--learning-rate", "1e-3,1e-2", "--seeds", "1", "--eval-episodes", "4", "-q"]) == 0
+    assert main([*words.split(), "--learning-rate", "1e-3", "1e-2", "--seeds", "1", "--eval-episodes", "4", "-q"]) == 0
     assert "learning_rate 0.01" in capsys.readouterr().out
     assert (folder / SWEEP).exists() and (folder / "compare.html").exists()
     (folder / "p01-s0" / SCORES).unlink()
@@ -86,15 +103,15 @@ def test_a_sweep_ends_in_a_comparison_and_can_be_resumed(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("cage2 --learning-rat 1,2", "no option --learning-rat"),
+        ("cage2 --learning-rat 1 2", "no option --learning-rat"),
         ("cage2 --clip 0.1..0.3", "Add --random 8"),
         ("cage2 --total-episodes 10", "--total-steps instead"),
         ("--resume nowhere", "holds no sweep"),
-        ("cage2 --epochs 1..inf --random 2", "is no range"),
-        ("cage2 --epochs 5..1 --random 2", "is no range"),
+        ("cage2 --epochs 1..inf --random 2", "must be a range that goes up"),
+        ("cage2 --epochs 5..1 --random 2", "must be a range that goes up"),
         ("cage2 --clip 0.1..0.3 --random 100000000", "more than 10,000"),
-        (f"cage2 --clip {','.join(['0.1'] * 101)} --gamma {','.join(['0.9'] * 101)}", "10,201 choices"),
-        ("cage2 --hidden ;", "holds no value"),
+        (f"cage2 --clip {' '.join(['0.1'] * 101)} --gamma {' '.join(['0.9'] * 101)}", "10,201 choices"),
+        ("cage2 --hidden", "--hidden needs a value"),
     ],
 )
 def test_what_cannot_be_swept_is_said_in_one_line(words, why, capsys):
