@@ -1,4 +1,4 @@
-# Two commands do all set-up: `make train` and `make test`. Nothing but Python 3.11+, make and gcc is needed.
+# Two commands do all set-up: `make train` and `make test`. Nothing but Python 3.11+ and make is needed.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,7 +6,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS   ?= 2  # processes that run tests at the same time
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: docs train test again quick slow-list lint format bench soak fuzz clean help
+NUMERICAL := tests/learn tests/compiled tests/worlds tests/contracts/test_engines.py
+
+.PHONY: docs train test again test-cpus quick slow-list lint format bench soak fuzz clean help
 .DEFAULT_GOAL := help
 
 train: $(VENV)/.installed ## train a CAGE-2 defender (two minutes), score it beside the published board, write its report
@@ -14,6 +16,9 @@ train: $(VENV)/.installed ## train a CAGE-2 defender (two minutes), score it bes
 
 test: $(VENV)/.installed-dev ## run all tests (about 15 minutes on 2 cores; ARGS="tests/learn -k gae" for some of them)
 	$(PYTEST) $(ARGS)
+
+test-cpus: $(VENV)/.installed-dev ## run the numerical tests as on older CPUs (about 4 minutes for each)
+	PYTEST="$(PYTEST) -q" .ci/cpus $(NUMERICAL)
 
 again: $(VENV)/.installed-dev ## run the tests that failed once more, one at a time
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none

@@ -100,13 +100,13 @@ def _arguments(before: list[str], current: str) -> Iterable[tuple[str, str]]:
     parser = _asked(before)
     if parser is None:
         return []
-    options = parser._option_string_actions
+    options = parser.switches()
     waiting = options.get(before[-1])
     if waiting is not None and waiting.nargs != 0:
         return [(choice, "") for choice in _values(waiting)]
     if current.startswith("-"):
         return [(spelling, str(each.help)) for spelling, each in options.items()]
-    words = [each for each in parser._actions if not each.option_strings]
+    words = parser.words()
     return [(name, "") for each in words for name in _values(each)]
 
 

@@ -80,7 +80,7 @@ class Parser(argparse.ArgumentParser):
         self.fields: dict[str, argparse.Action] = {}
         self.old_names: set[str] = set()
         self._add(kind, None)
-        words = [str(action.metavar) for action in self._actions if not action.option_strings]
+        words = [str(action.metavar) for action in self.words()]
         self.usage = " ".join(["redline", command, *words, "[options]"])
         self.first = f": {words[0]} comes first" if words else ""
         if self.readers.keys() - self.fields.keys():
@@ -120,8 +120,17 @@ class Parser(argparse.ArgumentParser):
             how["nargs"] = "+"
         elif default is not dataclasses.MISSING:
             how["nargs"] = "?"
+            how["default"] = None  # argparse would make a path of SUPPRESS
         about = about.partition(" [")[0]
         self.fields[name] = self.add_argument(name, help=about, **how)
+
+    def switches(self) -> dict[str, argparse.Action]:
+        """The options, by each of their spellings."""
+        return {name: action for action in self._actions for name in action.option_strings}
+
+    def words(self) -> list[argparse.Action]:
+        """The arguments that are no options."""
+        return [action for action in self._actions if not action.option_strings]
 
     def given(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The options that were given, by field."""
@@ -131,7 +140,7 @@ class Parser(argparse.ArgumentParser):
             raise RedlineError(_one_line(error)) from None
         for word in rest:
             raise self._surplus(word, arguments)
-        values = vars(found)
+        values = {name: value for name, value in vars(found).items() if value is not None}
         for text in values.pop("set", ()):
             name, _, value = text.partition("=")
             field = name.replace("-", "_")
@@ -147,11 +156,11 @@ class Parser(argparse.ArgumentParser):
         see = f"See {self.prog} --help."
         if word.startswith("-"):
             option = word.partition("=")[0]
-            hint = _nearest(option, self._option_string_actions)
+            hint = _nearest(option, self.switches())
             return UnknownArgument(option, f"{self.command} has no option {option}.{hint} {see}")
         place = list(arguments).index(word) if word in arguments else 0
         before = arguments[place - 1] if place else ""
-        switch = self._option_string_actions.get(before)
+        switch = self.switches().get(before)
         if isinstance(switch, argparse.BooleanOptionalAction) and word.lower() in SWITCH_VALUES:
             on, off = switch.option_strings[0], switch.option_strings[-1]
             return RedlineError(f"{before} takes no value (got {word!r}). Write {on} or {off}.")

@@ -125,3 +125,9 @@ def test_commands_explain_mistakes_in_words_of_our_own(line, says, capsys):
 def test_a_missing_file_is_not_made_up_for_by_the_name_of_a_run(capsys):
     assert main(["export", "runs/a"]) == 2
     assert "export needs FILE" in (said := capsys.readouterr().err) and "Try: redline export runs/NAME." not in said
+
+
+def test_a_word_that_is_left_out_has_its_default(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["runs"]) == 0
+    assert "No runs in runs yet" in capsys.readouterr().out

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from redline.compiled.rng import actor_seed, seed_streams
-from redline.learn import evaluate, workflow
+from redline.learn import evaluate
 from redline.learn.acting import Actor
 from redline.learn.policy import Policy
 from redline.learn.train import Trainer
+from redline.search import training
 from redline.worlds.cage2 import protocol
 from redline.worlds.cage2.rules.scenario import Scenario
 from redline.worlds.petri import scores
@@ -72,7 +73,7 @@ def acted(monkeypatch) -> list[np.ndarray]:
             super().__init__(policy, num_envs, seed, *rest, **more)
             streams.append(self.streams.copy())
 
-    for module in (evaluate, workflow, protocol, scores):
+    for module in (evaluate, training, protocol, scores):
         monkeypatch.setattr(module, "Actor", Watched)
     return streams
 
@@ -89,10 +90,9 @@ def test_no_way_to_be_scored_shares_a_stream(uniform, acted, tmp_path):
     protocol.grade(trained, 3, 5)
     net = Trainer(tiny(env="petri:jobshop/ft06", env_options={}))
     scores.play_policy(net.policy, parse_petri("petri:jobshop/ft06"), 2, 5)
-    gate = workflow.Gate(0.5, 1, 1, 1)
     options = {"workflow": "user,op_host,op_server,enterprise,defender", "max_steps": 20}
-    config = workflow.workflow_config(tiny(), options, 0)
-    done = workflow.train_workflow(workflow.Task(0, config, gate, str(tmp_path), episode_steps=20))
-    workflow.play_workflow(tmp_path / done.checkpoint, 3, 5)
+    config = training.workflow_config(tiny(), options, 0)
+    done = training.train_workflow(training.Task(0, config, 0.5, 1, str(tmp_path), episode_steps=20))
+    training.play_workflow(tmp_path / done.checkpoint, 3, 5)
     assert len(acted) == 5
     assert_independent(acted, 5)
