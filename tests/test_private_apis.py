@@ -22,7 +22,7 @@ TESTED_HERE = {
     "sb3.py": {"_get_indices"},
 }
 TESTED_WITH_THE_COMPILER = {
-    "compiled/disk.py": {"_cache", "_cache_file", "_impl", "_load_index", "_py_func", "_source_stamp"},
+    "compiled/disk.py": {"_cache", "_cache_file", "_config_fname", "_impl", "_load_index", "_py_func", "_source_stamp"},
     "compiled/rows.py": {"_getvalue"},
     "compiled/speed.py": {"_compile_for_args", "_compiling_counter", "_insert"},
     "compiled/unfinished.py": {
